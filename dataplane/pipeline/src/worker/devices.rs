@@ -32,6 +32,15 @@ impl Devices {
         self.all.get(usize::from(id.0)).is_some_and(Option::is_some)
     }
 
+    /// Returns whether some device doesn't tell when it needs the worker: it has no descriptor, or frames that its
+    /// driver has not taken yet.
+    pub fn have_silent(&mut self) -> bool {
+        self.all.iter_mut().flatten().any(|device| {
+            let is_mute = device.descriptor().is_none() && !device.is_finished();
+            is_mute || device.progress().is_some_and(|progress| progress.unsent > 0)
+        })
+    }
+
     /// Adds a device, or replaces the one with the same id.
     pub fn add(&mut self, id: DeviceId, device: Box<dyn Port>) {
         let index = usize::from(id.0);

@@ -272,9 +272,9 @@ impl Worker {
         devices.chain(self.hosts.descriptors())
     }
 
-    /// Returns whether some device has no descriptor, so that the worker has to poll it.
-    pub fn must_poll(&self) -> bool {
-        self.devices.iter().any(|device| device.descriptor().is_none() && !device.is_finished())
+    /// Returns whether some device doesn't tell when it needs the worker.
+    pub fn must_poll(&mut self) -> bool {
+        self.devices.have_silent()
     }
 
     /// Receives from all devices. `reading`: of the time-stamp counter, lately; `None` if nobody needs the time

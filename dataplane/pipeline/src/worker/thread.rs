@@ -1,12 +1,13 @@
 //! Thread that runs a worker under the real clock: polling, sleep, and wake-up.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use millrace_units::Instant;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl::set_timerslack;
+use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
@@ -132,10 +133,19 @@ fn sleep(worker: &mut Worker, iteration: &Iteration, wake: &Wake, early: Duratio
         .collect();
     // An error means that a signal handler has interrupted the sleep, which then counts as a short sleep.
     let _ = ppoll(&mut descriptors, Some(TimeSpec::from_duration(longest)), None);
+    descriptors.iter().skip(1).for_each(forget_error);
     if descriptors.first().and_then(PollFd::any).unwrap_or(true) {
         wake.clear();
     }
     worker.count_sleep();
+}
+
+/// Clears the error of a socket, such as that of a link that was down. Otherwise each sleep would end at once.
+fn forget_error(descriptor: &PollFd<'_>) {
+    if descriptor.revents().is_some_and(|events| events.contains(PollFlags::POLLERR)) {
+        // Reading clears. A descriptor that is no socket has no such error.
+        let _ = getsockopt(&descriptor.as_fd(), sockopt::SocketError);
+    }
 }
 
 #[cfg(test)]

@@ -102,10 +102,12 @@ fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: u16) -> io::Result<()> {
 /// Reads a frame, preceded by its virtio header, from the receiving socket's queue into `into`. Returns the
 /// number of bytes read; 0 without a frame.
 pub(super) fn read_copy(fd: BorrowedFd<'_>, into: &mut [u8]) -> usize {
-    // SAFETY: `into` is writable for its length.
-    let length =
-        unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) };
-    usize::try_from(length).unwrap_or(0)
+    let mut read = || {
+        // SAFETY: `into` is writable for its length.
+        unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) }
+    };
+    // An earlier error of the socket, such as that of a link that was down, comes before the frames, and once.
+    usize::try_from(read()).or_else(|_| usize::try_from(read())).unwrap_or(0)
 }
 
 fn explain(options: &Options, call: &'static str, source: io::Error) -> PortError {
