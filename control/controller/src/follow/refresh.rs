@@ -139,8 +139,15 @@ impl Inner {
         let claim = Claim::take(link.ifindex, &link.name)?;
         let options = self.kernel_options(plan.id, mtu_of(link));
         let attached = AttachedDevice::attach(plan, link, claim, options, self.offload.cache())?;
-        let (mut device, capabilities) = attached.open(&mut self.workers)?;
-        device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
+        let opened = attached.open(&mut self.workers).and_then(|(mut device, capabilities)| {
+            device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
+            Ok((device, capabilities))
+        });
+        let (device, capabilities) = opened.inspect_err(|_| {
+            // Sockets that stay open at some workers would keep the device from being opened again. A worker that does
+            // not answer is found by the next important command.
+            let _ = self.workers.ask(|reply| DeviceCommand::Remove(plan.settings.device, reply));
+        })?;
         self.devices.capabilities.insert(plan.settings.device, capabilities);
         self.devices.kernel.insert(plan.id, device);
         note_queueing(&mut self.devices, &self.model, &self.observation.events);

@@ -177,7 +177,7 @@ impl AttachedDevice {
     pub fn open(self, workers: &mut Workers) -> Result<(KernelDevice, Capabilities), ControlError> {
         let Self { plan, link, claim, options, mut stage } = self;
         // Lookups are enabled before the first socket opens, so that every upcall is counted.
-        let stays_up = match options.no_cache {
+        let mut stays_up = match options.no_cache {
             Some(why) => Some(why),
             None => stage.look_up_flows(&plan)?,
         };
@@ -185,6 +185,9 @@ impl AttachedDevice {
         let (mut programs, capabilities, sockets) = match stage {
             Stage::Xdp(attached) => match open_xdp(&plan, *attached, &batches, workers) {
                 Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => {
+                    // Sockets that other workers have opened already are closed.
+                    workers.ask(|reply| DeviceCommand::Remove(plan.settings.device, reply))?;
+                    stays_up = Some(NO_XDP);
                     open_packet(&plan, &link, options, workers, no_af_xdp(&problem))
                 }
                 other => other,

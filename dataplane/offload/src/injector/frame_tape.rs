@@ -78,7 +78,7 @@ impl FrameTape {
     }
 
     /// Runs `program` on the frames of the tape, as if received from `ifindex`, and empties the tape. Returns
-    /// the number of frames that the kernel took.
+    /// the number of frames that the kernel took, also if an error ended the run after some of them.
     pub(crate) fn run(&mut self, program: BorrowedFd<'_>, ifindex: u32) -> Result<u32, InjectError> {
         let (frames, longest) = (std::mem::take(&mut self.frames), std::mem::take(&mut self.longest));
         self.end = 0;
@@ -93,7 +93,7 @@ impl FrameTape {
             match run {
                 // A signal interrupted the run; the next run takes the rest.
                 Err(error) if live_run::was_interrupted(&error) && taken > before => {}
-                Err(error) if !live_run::was_interrupted(&error) => return Err(error),
+                Err(error) if !live_run::was_interrupted(&error) && taken == 0 => return Err(error),
                 _ => break,
             }
         }

@@ -75,11 +75,16 @@ impl KernelHandback {
         let mut taken = 0;
         for frame in frames {
             if self.tape.is_full() {
-                taken += self.run(ifindex)?;
+                // Frames of a run that failed are lost; the others go on.
+                taken += self.run(ifindex).unwrap_or(0);
             }
             self.tape.put(frame.len(), [*frame]);
         }
-        Ok(taken + self.run(ifindex)?)
+        match self.run(ifindex) {
+            Ok(last) => Ok(taken + last),
+            Err(_) if taken > 0 => Ok(taken),
+            Err(error) => Err(error),
+        }
     }
 
     fn run(&mut self, ifindex: u32) -> Result<usize, InjectError> {
