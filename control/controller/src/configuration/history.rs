@@ -99,7 +99,8 @@ impl RollBack {
 /// Returns the apply request and the parsed configuration of a revision.
 async fn target(router: &Router, number: u64) -> Result<(Apply, Config), ControlError> {
     let store = router.lock().settings.store.clone();
-    let (_, text) = store.own_revision(number)?;
+    let read = move || Ok(store.own_revision(number)?);
+    let (_, text) = blocking("read the revision", read).await?;
     let origin = format!("revision {number}");
     let candidate = router.candidate(&text, &origin).await?;
     without_restart(router.running().difference(&candidate), Submission::File)?;

@@ -175,7 +175,9 @@ impl Kept {
         let Self { store, base, overrides } = self;
         let origin = order.origin.unwrap_or_else(|| base.draft.origin.clone());
         let text = match order.text {
-            Some(text) if overrides.read(&text, &origin)?.difference(running).is_empty() => text,
+            Some(text) if overrides.read(&text, &origin)?.difference(running).is_empty() => {
+                with_owners(text, &origin, running)?
+            }
             Some(_) => {
                 return Err(ControlError::conflict(format!(
                     "{origin} differs from the running configuration, so it can't be stored as a revision: `millrace save` \
@@ -214,3 +216,12 @@ fn would_lose(origin: &str, lost: &[String]) -> ControlError {
          save to another file, or use --force (`force` in the request)"
     ))
 }
+/// Returns a text with the owners of principals and instances that the running configuration has.
+fn with_owners(text: String, origin: &str, running: &Config) -> Result<String, ControlError> {
+    let mut file = Config::parse(&text, origin)?;
+    match file.keep_owners(running).is_empty() {
+        true => Ok(text),
+        false => Ok(file.save_into(&text, origin)?),
+    }
+}
+

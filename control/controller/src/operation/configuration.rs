@@ -1,7 +1,7 @@
 //! Operations on the configuration and its revisions.
 
 use millrace_config::Role;
-use millrace_store::Revision;
+use millrace_store::{Revision, Who};
 use millrace_telemetry::EventKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,9 +13,10 @@ use crate::configuration::Transaction;
 use crate::configuration::apply::Apply;
 use crate::configuration::confirm::confirm;
 use crate::configuration::history::RollBack;
-use crate::configuration::keep::{Keep, Save};
+use crate::configuration::keep::{Keep, Kept, Save};
 use crate::operation::kinds::{Acting, Action, Query, Reading};
 use crate::operation::{Effect, Operation};
+use crate::router::Router;
 use crate::settings::{Base, Waiting};
 use crate::view::{
     AppliedView, ConfigurationView, Confirmed, DifferenceView, RevisionTextView, RevisionView, Saved,
@@ -111,10 +112,11 @@ impl Operation for GetConfiguration {
     /// # Errors
     /// Returns an error while a configuration or a list is being applied.
     async fn carry_out(self, router: &Reading) -> Result<ConfigurationView, ControlError> {
-        let running = router.whole_running()?;
+        // Many routes and filters take long.
+        let text = router.whole_running()?.to_text()?;
         let inner = router.lock();
         Ok(ConfigurationView {
-            text: running.to_text()?,
+            text,
             origin: inner.settings.base.draft.origin.clone(),
             store: inner.settings.store.path().map(|path| path.display().to_string()),
             pending: inner.settings.waiting.as_ref().map(Waiting::pending),
@@ -221,10 +223,18 @@ impl Operation for Keep {
     /// confirmation. For a role below `admin`, returns [`ControlError::Forbidden`] if the text permits more
     /// at the next start than the running configuration.
     async fn carry_out(self, acting: &Acting) -> Result<Revision, ControlError> {
-        let (router, who) = (acting.router(), &acting.caller().who);
+        let (router, who) = (acting.router().clone(), acting.caller().who.clone());
+        let role = acting.caller().least();
+        detached("store a revision", async move { self.store(&router, &who, role).await }).await
+    }
+}
+
+impl Keep {
+    /// Stores the revision in a transaction, which must not end before the revision is written.
+    async fn store(self, router: &Router, who: &Who, role: Role) -> Result<Revision, ControlError> {
         let _transaction = Transaction::begin(router).await?;
-        let (running, kept) = acting.kept();
-        let (by, role) = (who.clone(), acting.caller().least());
+        let (running, kept) = (router.running(), Kept::of(router));
+        let by = who.clone();
         let order = Self { comment: Some(self.comment.unwrap_or_else(|| "saved".to_owned())), ..self };
         let keep = move || {
             if role < Role::Admin {

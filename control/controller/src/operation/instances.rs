@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::admission::allowances::{Requester, check};
 use crate::admission::services::{Demand, decide, refuse_placed};
+use crate::background::detached;
 use crate::model::Model;
 use crate::model::placements::{Placed, rename_instance, without_instance};
 use crate::model::running::{running_bind, running_instance};
@@ -196,16 +197,23 @@ impl Operation for MoveInstance {
             decide(&inner.model, demand, inner.offload.why_no_cache())?;
             (kept, plugin.name(), runtimes)
         };
-        if let Some((_, to)) = runtimes {
+        if runtimes.is_some() {
             acting.caller().may(Role::Admin)?;
-            move_to_runtime(router, plugin, to).await?;
         }
-        let plan = move |inner: &mut Inner| Ok((vec![plan_move(&inner.model, &by, &name, kept)?], name));
-        let moved = router.change(plan, |inner, name| instance_view(inner, &name)).await;
-        if let (Err(_), Some((from, _))) = (&moved, runtimes) {
-            move_to_runtime(router, plugin, from).await?;
-        }
-        moved
+        let router = router.clone();
+        let moving = async move {
+            if let Some((_, to)) = runtimes {
+                move_to_runtime(&router, plugin, to).await?;
+            }
+            let plan = move |inner: &mut Inner| Ok((vec![plan_move(&inner.model, &by, &name, kept)?], name));
+            let moved = router.change(plan, |inner, name| instance_view(inner, &name)).await;
+            if let (Err(_), Some((from, _))) = (&moved, runtimes) {
+                move_to_runtime(&router, plugin, from).await?;
+            }
+            moved
+        };
+        // A client that leaves doesn't end a move between its two halves.
+        detached("move the instance", moving).await
     }
 }
 

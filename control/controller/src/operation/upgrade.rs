@@ -17,6 +17,7 @@ use crate::events::Events;
 use crate::model::Model;
 use crate::operation::kinds::{Acting, Action};
 use crate::operation::{Effect, Operation};
+use crate::plugins::Earlier;
 use crate::plugins::load::{admit, log, note_loaded, remember, take_back};
 use crate::plugins::upgrade::{Succeeded, handed_on, succeed_all};
 use crate::request::{NewPlugin, Upgrade};
@@ -80,12 +81,17 @@ impl Operation for RollBackPlugin {
         let name = self.name.as_str();
         let mut inner = acting.router().to_change()?;
         inner.model.plugins.plugin_named(name)?;
-        let Some(previous) = inner.plugins.previous.get(name).cloned() else {
+        let Some(Earlier { plugin, file }) = inner.plugins.previous.get(name).cloned() else {
             let held = inner.quarantine().of_plugin(name)?;
             return Err(ControlError::conflict(no_earlier_version(name, &held)));
         };
-        let view = inner.replace(&previous, Inheritance::Tried)?;
+        let view = inner.replace(&plugin, Inheritance::Tried)?;
         inner.model.repository.rolled_back(name);
+        // At the next start, too, the file is that of the earlier version, which is below the highest one by then.
+        let is_other = view.from != view.to;
+        if let (Some(file), Some(now)) = (file, file_of(&mut inner.model, name)) {
+            *now = millrace_config::Plugin { allow_downgrade: file.allow_downgrade || is_other, ..file };
+        }
         note_version(acting.events(), EventKind::PluginRolledBack, &view);
         Ok(view)
     }
@@ -141,8 +147,9 @@ async fn upgrade_to_file(
         }
     };
     note_loaded(&mut inner.model, admission);
-    for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
-        file.file = new.path.clone().into();
+    if let Some(file) = file_of(&mut inner.model, name) {
+        file.file = new.path.into();
+        file.allow_downgrade |= new.allow_downgrade;
     }
     view.shadow = shadow;
     Ok(view)
@@ -176,10 +183,15 @@ pub(super) async fn move_to_runtime(
         return refused("another request has replaced it in the meantime: try again");
     }
     inner.replace(&loaded.plugin, Inheritance::Required)?;
-    for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
+    if let Some(file) = file_of(&mut inner.model, name) {
         file.runtime = runtime;
     }
     Ok(())
+}
+
+/// Returns the configured file of a plugin; `None` for a built-in plugin.
+fn file_of<'a>(model: &'a mut Model, name: &str) -> Option<&'a mut millrace_config::Plugin> {
+    model.files.iter_mut().find(|(known, _)| *known == name).map(|(_, file)| file)
 }
 
 /// Notes an event for a new version of a plugin.
@@ -203,7 +215,10 @@ async fn try_out(
 ) -> Result<ShadowView, ControlError> {
     let name = plugin.name();
     let refused = |problem: String| ControlError::conflict(format!("plugin {name}: {problem}"));
-    let (tried, reports, contexts) = begin_trial(&mut router.lock(), &**plugin, packets)?;
+    let tried = tried_beside(&router.lock().model, name)?;
+    // A client that leaves, and a failure, end the trial, too.
+    let mut trial = Trial { router, tried: Some(&tried) };
+    let (reports, contexts) = begin_trial(&mut router.lock(), &tried, &**plugin, packets)?;
     if reports.is_empty() {
         return Err(refused(
             "a trial runs beside an instance, and the plugin has no instance: omit the trial".into(),
@@ -223,9 +238,8 @@ async fn try_out(
         gather(&reports, &mut all);
     }
     let mut inner = router.lock();
-    for (id, _) in &tried.instances {
-        inner.workers.tell(|| PluginCommand::EndShadows(*id))?;
-    }
+    trial.tried = None;
+    end_shadows(&mut inner, &tried)?;
     inner.workers.barrier()?;
     gather(&reports, &mut all);
     if !tried_beside(&inner.model, name).is_ok_and(|now| now.is(&tried)) {
@@ -285,15 +299,36 @@ fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
     Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
 }
 
-/// Starts a new version as shadow of each context of each instance at each worker. Returns the shadowed
-/// instances, the channels of the reports, and the number of contexts of an instance at all workers. The
-/// channels are ordered by instance and then by worker.
+/// Trial that ends when this value is dropped.
+struct Trial<'a> {
+    router: &'a Router,
+    /// Plugin and instances with shadows; `None` if the shadows have ended.
+    tried: Option<&'a Tried>,
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        if let Some(tried) = self.tried {
+            // A worker that is gone has no shadows.
+            let _ = end_shadows(&mut self.router.lock(), tried);
+        }
+    }
+}
+
+/// Ends the shadows of all instances at all workers.
+fn end_shadows(inner: &mut Inner, tried: &Tried) -> Result<(), ControlError> {
+    let ends = tried.instances.iter().map(|(id, _)| inner.workers.tell(|| PluginCommand::EndShadows(*id)));
+    ends.fold(Ok(()), Result::and)
+}
+
+/// Starts a new version as shadow of each context of each instance at each worker. Returns the channels of the reports,
+/// and the number of contexts of an instance at all workers. The channels are ordered by instance and then by worker.
 fn begin_trial(
     inner: &mut Inner,
+    tried: &Tried,
     plugin: &dyn Plugin,
     packets: u64,
-) -> Result<(Tried, Reports, usize), ControlError> {
-    let tried = tried_beside(&inner.model, plugin.name())?;
+) -> Result<(Reports, usize), ControlError> {
     let (workers, contexts) = (inner.workers.len(), tried.plugin.contexts());
     let mut reports = Vec::new();
     for Successors { id, instances, .. } in inner.model.plugins.shadows(plugin, workers)? {
@@ -304,7 +339,7 @@ fn begin_trial(
             }
         }
     }
-    Ok((tried, reports, workers * usize::from(contexts)))
+    Ok((reports, workers * usize::from(contexts)))
 }
 
 /// Stores the reports that have arrived in `all`.
@@ -379,8 +414,9 @@ impl Inner {
         for (id, companion) in host_companions {
             self.plugins.host_level.put(id, companion, handed_on(&*old, &**plugin))?;
         }
+        let file = file_of(&mut self.model, plugin.name()).cloned();
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
-        self.plugins.previous.insert(plugin.name(), old);
+        self.plugins.previous.insert(plugin.name(), Earlier { plugin: old, file });
         unloaded
             .into_iter()
             .try_for_each(|id| self.offload.load_variant(id, &self.model, &mut self.workers))?;

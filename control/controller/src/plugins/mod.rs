@@ -44,9 +44,17 @@ pub(crate) struct Plugins {
     /// Queued change requests of plugin instances, each with the name of its instance.
     pub(crate) requests: VecDeque<(String, Request)>,
     /// Version that each upgraded plugin had before its last upgrade.
-    pub(crate) previous: HashMap<&'static str, Arc<dyn Plugin>>,
+    pub(crate) previous: HashMap<&'static str, Earlier>,
     /// Releases from quarantine that some workers have not carried out yet.
     pub(crate) late_releases: LateReleases,
+}
+
+/// Version that a plugin had before.
+#[derive(Clone)]
+pub(crate) struct Earlier {
+    pub plugin: Arc<dyn Plugin>,
+    /// Its file; `None` for a built-in plugin.
+    pub file: Option<millrace_config::Plugin>,
 }
 
 impl Plugins {

@@ -1,5 +1,6 @@
 //! Loads plugin files into a running router, and puts their optimised code into use.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use millrace_compiler::CompileError;
@@ -21,6 +22,13 @@ impl Router {
         new: &NewPlugin,
         version_of: Option<&str>,
     ) -> Result<Loaded, ControlError> {
+        if !Path::new(&new.path).is_absolute() {
+            let problem = format!(
+                "file: {:?} is relative, and the router has a working directory of its own: give the absolute path",
+                new.path
+            );
+            return Err(ControlError::invalid(problem));
+        }
         let (router, new, name) = (self.clone(), new.clone(), version_of.map(str::to_owned));
         let (loader, admitted) = {
             let inner = self.lock();

@@ -12,6 +12,7 @@ use millrace_telemetry::EventKind;
 
 use super::*;
 use crate::model::PluginChange;
+use crate::plugins::Earlier;
 use crate::router::Inner;
 
 /// Number of questions without an answer: one, or all, also those of the undo steps.
@@ -155,7 +156,8 @@ async fn a_version_that_a_worker_does_not_answer_is_taken_back_everywhere() {
     let router = started().await;
     let silence = Silence::before(router.lock().workers.get(1));
     add_versioned(&router);
-    router.lock().plugins.previous.insert("versioned", Arc::new(Versioned("1.0.0")));
+    let earlier = Earlier { plugin: Arc::new(Versioned("1.0.0")), file: None };
+    router.lock().plugins.previous.insert("versioned", earlier);
     let back = RollBackPlugin { name: "versioned".to_owned() };
     for lost in LOST {
         silence.after(0, lost);
