@@ -2,7 +2,7 @@
 //! role.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
@@ -13,7 +13,7 @@ use millrace_controller::{Principal, Role, Router};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalogue::{self, catalogue};
-use crate::entrance::access_control::{AccessControl, Caller, Needs, Standing};
+use crate::entrance::access_control::{AccessControl, Caller, LocalUser, Needs, Standing};
 use crate::entrance::control_channel::{ControlChannel, Message};
 use crate::entrance::users::Users;
 use crate::limits::Limits;
@@ -91,9 +91,9 @@ impl InProcess {
         let (uid, known) = match asking {
             Asking::Role(role) => {
                 let principal = Principal { role, ..Principal::user(Some(self.caller), None) };
-                (self.caller, OnceLock::from(principal))
+                (self.caller, LocalUser::fixed(principal))
             }
-            Asking::User(uid) => (uid, OnceLock::new()),
+            Asking::User(uid) => (uid, LocalUser::default()),
         };
         let caller = Caller::Local { uid: Some(uid), pid: None, known, place: Standing::reserved() };
         request.extensions_mut().insert(Arc::new(caller));

@@ -62,9 +62,10 @@ pub fn start(entrances: Entrances, control: Router) -> Result<Server, ApiError> 
     let limits = Limits::default();
     let tokens = control.tokens().clone();
     let service = |channel: ControlChannel| {
-        let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() }
-            .service(catalogue::needs());
-        Service { access, tokens: tokens.clone(), ending: ending.clone() }
+        let access =
+            AccessControl { channel: channel.clone(), tokens: tokens.clone(), limits: limits.clone() }
+                .service(catalogue::needs());
+        Service { access, tokens: tokens.clone(), channel, ending: ending.clone() }
     };
     if !groups.is_empty() {
         local.open_to_all()?;

@@ -4,7 +4,7 @@
 //! `viewer`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
@@ -32,8 +32,8 @@ pub(crate) enum Caller {
         uid: Option<u32>,
         /// Process id.
         pid: Option<i32>,
-        /// Name and role of the user; set by the first request.
-        known: OnceLock<Principal>,
+        /// Name and role of the user.
+        known: LocalUser,
         /// Slot that the client's connection occupies.
         place: Standing<Option<u32>>,
     },
@@ -46,6 +46,41 @@ pub(crate) enum Caller {
         /// Slot that the client's connection occupies.
         place: Standing<IpAddr>,
     },
+}
+
+/// Time for which a connection keeps the role of its user.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// User of a local connection, as control has described it last.
+#[derive(Debug, Default)]
+pub(crate) struct LocalUser(Mutex<Option<(Principal, Option<Instant>)>>);
+
+impl LocalUser {
+    /// Returns a user whose role never changes.
+    #[cfg(feature = "fuzzing")]
+    pub fn fixed(principal: Principal) -> Self {
+        Self(Mutex::new(Some((principal, None))))
+    }
+
+    /// Returns name and role; `None` before the first request.
+    pub fn last(&self) -> Option<Principal> {
+        self.lock().as_ref().map(|(principal, _)| principal.clone())
+    }
+
+    /// Returns name and role if they are not older than [`FRESH`].
+    pub fn fresh(&self, now: Instant) -> Option<Principal> {
+        let is_fresh = |at: Option<Instant>| at.is_none_or(|at| now.saturating_duration_since(at) < FRESH);
+        self.lock().as_ref().filter(|(_, at)| is_fresh(*at)).map(|(principal, _)| principal.clone())
+    }
+
+    /// Records name and role.
+    pub fn note(&self, principal: Principal, now: Instant) {
+        *self.lock() = Some((principal, Some(now)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Principal, Option<Instant>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Connection slot of a client. It is a slot for strangers until the client is authenticated, and then a slot
@@ -202,7 +237,7 @@ impl AccessControl {
         let principal = match caller {
             Caller::Local { uid, pid, known, place } => {
                 if let Err(problem) = self.limits.request(Key::User(*uid), Instant::now()) {
-                    let who = known.get().cloned().unwrap_or_else(|| Principal::user(*uid, *pid));
+                    let who = known.last().unwrap_or_else(|| Principal::user(*uid, *pid));
                     self.refused(Key::User(*uid), &who, head, &problem).await;
                     return Err(problem);
                 }
@@ -240,10 +275,10 @@ impl AccessControl {
         &self,
         uid: Option<u32>,
         pid: Option<i32>,
-        known: &OnceLock<Principal>,
+        known: &LocalUser,
     ) -> Result<Principal, Problem> {
-        if let Some(known) = known.get() {
-            return Ok(known.clone());
+        if let Some(known) = known.fresh(Instant::now()) {
+            return Ok(known);
         }
         let uid = uid.ok_or_else(|| {
             Problem::new(
@@ -253,8 +288,7 @@ impl AccessControl {
         })?;
         let found = self.channel.find(uid).await?;
         let principal = Principal { who: found.who, role: found.role, pid, from: None };
-        // A connection has one request at a time, so no other request can have set the user.
-        let _ = known.set(principal.clone());
+        known.note(principal.clone(), Instant::now());
         Ok(principal)
     }
 
@@ -335,7 +369,7 @@ mod tests {
         let caller = Arc::new(Caller::Local {
             uid: Some(7),
             pid: Some(1),
-            known: OnceLock::new(),
+            known: LocalUser::default(),
             place: Standing::reserved(),
         });
         let mut refused = 0;

@@ -4,8 +4,8 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Extension;
 use futures_util::future::BoxFuture;
@@ -14,7 +14,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use millrace_confine::{Calls, confine_thread};
-use millrace_controller::Tokens;
+use millrace_controller::{Principal, Tokens};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::geteuid;
 use rustls::ServerConfig;
@@ -25,7 +25,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::ApiError;
-use crate::entrance::access_control::{Caller, Standing};
+use crate::entrance::access_control::{Caller, LocalUser, Standing};
+use crate::entrance::control_channel::ControlChannel;
 use crate::limits::places::{Places, Sizes};
 use crate::limits::{Patient, network};
 
@@ -89,6 +90,7 @@ pub(crate) struct Serving {
 pub(crate) struct Service {
     pub access: axum::Router,
     pub tokens: Tokens,
+    pub channel: ControlChannel,
     /// Whether the server stops.
     pub ending: watch::Receiver<bool>,
 }
@@ -219,7 +221,7 @@ async fn serve_local(stream: UnixStream, places: LocalPlaces, service: Service) 
         false => None,
     };
     let place = if is_own { Standing::reserved() } else { Standing::stranger(places.users.enter(uid)) };
-    let caller = Arc::new(Caller::Local { uid, pid, known: OnceLock::new(), place });
+    let caller = Arc::new(Caller::Local { uid, pid, known: LocalUser::default(), place });
     tokio::select! {
         () = connection(stream, caller.clone(), service) => {}
         () = caller.remains_stranger(STRANGERS_PATIENCE) => {
@@ -257,7 +259,7 @@ fn keep_alive(stream: &TcpStream) {
 }
 
 async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Caller>, service: Service) {
-    let Service { access, tokens, mut ending } = service;
+    let Service { access, tokens, channel, mut ending } = service;
     let access = TowerToHyperService::new(access.layer(Extension(caller.clone())));
     let app = service_fn(move |request| Box::pin(access.call(request)));
     let mut http = http1::Builder::new();
@@ -265,7 +267,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Ca
     let mut connection = http.serve_connection(TokioIo::new(Patient::new(stream)), app);
     let result = tokio::select! {
         result = poll_fn(|context| connection.poll_without_shutdown(context)) => result,
-        () = locked_out(&caller, &tokens) => return,
+        () = locked_out(&caller, &tokens, &channel) => return,
         () = ended(&mut ending) => {
             std::pin::Pin::new(&mut connection).graceful_shutdown();
             poll_fn(|context| connection.poll_without_shutdown(context)).await
@@ -288,18 +290,32 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: u64) {
     let _ = tokio::time::timeout(LINGER, drained).await;
 }
 
-/// Returns when the token of a connection is revoked or expires. The caller then ends the connection and its
-/// streams.
-async fn locked_out(caller: &Caller, tokens: &Tokens) {
-    if matches!(caller, Caller::Local { .. }) {
-        return std::future::pending().await;
-    }
+/// Returns when the token of a connection is revoked or expires, or when its local user has a lower role than before.
+/// The caller then ends the connection and its streams.
+async fn locked_out(caller: &Caller, tokens: &Tokens, channel: &ControlChannel) {
     loop {
         tokio::time::sleep(LOOK).await;
-        if caller.holder().is_some_and(|holder| !tokens.holds(&holder)) {
+        let is_out = match caller {
+            Caller::Local { uid, known, .. } => has_lost_role(*uid, known, channel).await,
+            Caller::Remote { .. } => caller.holder().is_some_and(|holder| !tokens.holds(&holder)),
+        };
+        if is_out {
             return;
         }
     }
+}
+
+/// Asks for the role of a local user again if the known one is old. Returns whether it is lower than before.
+async fn has_lost_role(uid: Option<u32>, known: &LocalUser, channel: &ControlChannel) -> bool {
+    let (Some(uid), Some(before)) = (uid, known.last()) else { return false };
+    if known.fresh(Instant::now()).is_some() {
+        return false;
+    }
+    // Without an answer, the router is ending.
+    let Ok(found) = channel.find(uid).await else { return false };
+    let is_lower = found.role < before.role;
+    known.note(Principal { who: found.who, role: found.role, ..before }, Instant::now());
+    is_lower
 }
 
 async fn ended(ending: &mut watch::Receiver<bool>) {
@@ -310,31 +326,32 @@ async fn ended(ending: &mut watch::Receiver<bool>) {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::time::Instant;
 
+    use millrace_controller::{Role, Who};
     use rustls::pki_types::PrivateKeyDer;
     use tokio::time::Instant as Clock;
 
     use super::*;
     use crate::entrance::access_control::AccessControl;
-    use crate::entrance::control_channel::{ControlChannel, Message};
+    use crate::entrance::control_channel::Message;
     use crate::limits::{Key, Limits};
+    use crate::entrance::users::Known;
 
     /// Service of a client thread, with the handles that keep it running.
     struct Served {
         service: Service,
         limits: Limits,
-        _asked: tokio::sync::mpsc::Receiver<Message>,
+        asked: tokio::sync::mpsc::Receiver<Message>,
         _end: watch::Sender<bool>,
     }
 
     fn served() -> Served {
         let (channel, asked) = ControlChannel::new();
         let (tokens, limits) = (Tokens::default(), Limits::default());
-        let access = AccessControl { channel, tokens: tokens.clone(), limits: limits.clone() };
+        let access = AccessControl { channel: channel.clone(), tokens: tokens.clone(), limits: limits.clone() };
         let (end, ending) = watch::channel(false);
-        let service = Service { access: access.service(Vec::new()), tokens, ending };
-        Served { service, limits, _asked: asked, _end: end }
+        let service = Service { access: access.service(Vec::new()), tokens, channel, ending };
+        Served { service, limits, asked, _end: end }
     }
 
     #[tokio::test]
@@ -345,7 +362,7 @@ mod tests {
         let late = Instant::now() + Duration::from_secs(3600);
         while limits.request(Key::User(Some(7)), late).is_ok() {}
         let caller =
-            Caller::Local { uid: Some(7), pid: None, known: OnceLock::new(), place: Standing::reserved() };
+            Caller::Local { uid: Some(7), pid: None, known: LocalUser::default(), place: Standing::reserved() };
         let (mut client, stream) = UnixStream::pair().unwrap();
         let answering = tokio::spawn(connection(stream, Arc::new(caller), service.clone()));
         let body = vec![b' '; 16 << 20];
@@ -379,6 +396,30 @@ mod tests {
         let served = serve_remote(stream, TlsAcceptor::from(Arc::new(config)), caller, served().service);
         tokio::time::timeout(Duration::from_secs(60), served).await.expect("its time is bound");
         assert_eq!(begun.elapsed().as_secs(), STRANGERS_PATIENCE.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_of_a_local_user_ends_when_its_role_is_withdrawn() {
+        let Served { service, mut asked, .. } = served();
+        let operator = Principal { role: Some(Role::Operator), ..Principal::user(Some(7), None) };
+        for (minutes, expected) in [(0, false), (2, true)] {
+            let known = LocalUser::default();
+            known.note(operator.clone(), Instant::now() - Duration::from_secs(60 * minutes));
+            let caller = Caller::Local { uid: Some(7), pid: None, known, place: Standing::reserved() };
+            let answers = async {
+                while let Some(message) = asked.recv().await {
+                    let Message::Find(uid, reply) = message else { continue };
+                    let _ = reply.send(Known { who: Who::user(uid, None), role: Some(Role::Viewer) });
+                }
+            };
+            let out = locked_out(&caller, &service.tokens, &service.channel);
+            let seen = tokio::select! {
+                () = out => true,
+                () = answers => false,
+                () = tokio::time::sleep(Duration::from_secs(10)) => false,
+            };
+            assert_eq!(seen, expected, "{minutes} minutes");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -100,6 +100,17 @@ fn present(bytes: Bytes) -> Result<Bytes, Problem> {
     }
 }
 
+/// Check whether there is memory to parse a body, whose length may not have been declared.
+#[derive(Clone)]
+pub(crate) struct Room(Arc<dyn Fn(usize) -> Result<(), Problem> + Send + Sync>);
+
+impl Room {
+    /// Makes a check from a function of the number of bytes.
+    pub fn new(check: impl Fn(usize) -> Result<(), Problem> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+}
+
 /// Returns a request's body of up to `most` bytes. Refuses a body with a greater declared length before it
 /// arrives.
 async fn bytes(request: Request, most: usize) -> Result<Bytes, Problem> {
@@ -119,6 +130,9 @@ async fn bytes(request: Request, most: usize) -> Result<Bytes, Problem> {
             Err(error) => Problem::bad_request(format!("the request body can't be read: {error}")),
         })
     })?;
+    if let Some(room) = parts.extensions.get::<Room>() {
+        (room.0)(bytes.len())?;
+    }
     if let Some(call) = parts.extensions.get::<Call>() {
         call.set_body(&bytes);
     }

@@ -31,6 +31,9 @@ const BURST: f64 = 4000.0;
 const REFUSALS: f64 = 0.2;
 /// Burst of a caller's audited refusals, in refusals.
 const REFUSALS_BURST: f64 = 20.0;
+/// Long-term rate of the audited refusals of all callers without a valid token, per second, and their burst.
+const STRANGERS: f64 = 1.0;
+const STRANGERS_BURST: f64 = 60.0;
 /// Maximum number of token buckets for requests, and also of those for refusals.
 const BUCKETS: usize = 10_000;
 /// Time after which an unused request bucket is full again.
@@ -46,6 +49,8 @@ pub(crate) struct Limits {
     requests: Buckets,
     /// Token buckets of refusals. A refusal takes its token from here, and none from the buckets of requests.
     refusals: Buckets,
+    /// The same for callers without a valid token.
+    strangers: Buckets,
     /// Streams in progress.
     pub streams: Streams,
 }
@@ -61,6 +66,8 @@ pub(crate) enum Key {
     Token(String),
     /// Callers without a valid token, by address; IPv6 addresses by /64 network.
     Stranger(IpAddr),
+    /// All callers without a valid token.
+    Strangers,
 }
 
 impl Key {
@@ -102,7 +109,14 @@ impl Limits {
 
     /// Returns whether to audit another refusal of a caller, and takes a token for it.
     pub fn refusal(&self, who: Key, now: Instant) -> bool {
-        take(&self.refusals, who, (REFUSALS, REFUSALS_BURST), FORGIVEN, now)
+        let each = (REFUSALS, REFUSALS_BURST);
+        match who {
+            Key::Stranger(_) => {
+                take(&self.strangers, who, each, FORGIVEN, now)
+                    && take(&self.strangers, Key::Strangers, (STRANGERS, STRANGERS_BURST), FORGIVEN, now)
+            }
+            who => take(&self.refusals, who, each, FORGIVEN, now),
+        }
     }
 }
 
@@ -222,13 +236,13 @@ mod tests {
         let from = |text: &str| stranger(text.parse().unwrap(), now);
         assert_eq!((0..100).filter(|_| from("fd00::1")).count(), REFUSALS_BURST as usize);
         assert!(!from("fd00::2") && from("fd00:0:0:1::1") && from("10.0.0.1"));
-        (0..BUCKETS as u32).for_each(|address| {
-            stranger(IpAddr::V4(address.into()), now);
-        });
+        let noted = (0..BUCKETS as u32).filter(|address| stranger(IpAddr::V4((*address).into()), now)).count();
+        assert_eq!(noted, STRANGERS_BURST as usize - REFUSALS_BURST as usize - 2, "of all together");
         assert!(!from("10.0.0.2"), "there is no room for more");
         assert!(limits.request(Key::User(Some(7)), now).is_ok(), "users have their own");
+        assert!(limits.refusal(Key::User(Some(7)), now), "also of refusals");
         assert!(stranger("10.0.0.2".parse().unwrap(), now + FORGIVEN));
-        assert!(limits.refusals.lock().unwrap().len() < 10);
+        assert!(limits.strangers.lock().unwrap().len() < 10);
     }
 
     #[tokio::test]
