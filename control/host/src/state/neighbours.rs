@@ -3,16 +3,13 @@
 use std::net::IpAddr;
 
 use super::{HostState, Stamped};
-use crate::{HostChange, HostNeighbour, NeighbourState};
+use crate::{HostChange, HostNeighbour};
 
 impl HostState {
     pub(super) fn set_neighbour(&mut self, neighbour: HostNeighbour, changes: &mut Vec<HostChange>) {
         let stamped = Stamped { value: neighbour, generation: self.generation };
         let before = self.neighbours.insert((neighbour.ifindex, neighbour.ip), stamped);
-        // The kernel doesn't tell when it asks again. So a second failure looks like the first one, and packets may
-        // wait for it.
-        let is_failure = neighbour.state == NeighbourState::Failed;
-        if is_failure || before.is_none_or(|before| before.value != neighbour) {
+        if before.is_none_or(|before| before.value != neighbour) {
             let (ifindex, ip) = (neighbour.ifindex, neighbour.ip);
             changes.push(HostChange::Neighbour { ifindex, ip, neighbour: Some(neighbour) });
         }

@@ -8,9 +8,7 @@ use proptest::prelude::*;
 use super::message::{KernelMessage, NextHopObject, Placement, RouteEntry};
 use super::{HostState, Scope, local_addresses};
 use crate::forwarding::SwitchesUpdate;
-use crate::{
-    Family, HostAddress, HostChange, HostLink, HostNeighbour, HostNextHop, HostRoute, NeighbourState, RouteKind,
-};
+use crate::{Family, HostAddress, HostChange, HostLink, HostNextHop, HostRoute, RouteKind};
 
 pub(super) fn link(ifindex: u32, admin_up: bool, carrier: bool) -> KernelMessage {
     KernelMessage::Link(HostLink {
@@ -226,20 +224,6 @@ fn address_that_is_no_longer_tentative_is_a_change() {
     let changes = state.apply(KernelMessage::Address(address(1, 1)));
     assert_eq!(changes, [HostChange::Address { ifindex: 1, net: address(1, 1).net(), present: true }]);
     assert_eq!(state.apply(KernelMessage::Address(address(1, 1))), []);
-}
-
-#[test]
-fn each_failure_of_a_neighbour_is_a_change() {
-    let mut state = two_ports();
-    let neighbour = |state| HostNeighbour { ifindex: 1, ip: "10.0.1.9".parse().unwrap(), mac: None, state };
-    for (now, changes) in [
-        (NeighbourState::Incomplete, 1),
-        (NeighbourState::Incomplete, 0),
-        (NeighbourState::Failed, 1),
-        (NeighbourState::Failed, 1),
-    ] {
-        assert_eq!(state.apply(KernelMessage::Neighbour(neighbour(now))).len(), changes, "{now:?}");
-    }
 }
 
 pub(super) fn address(ifindex: u32, last: u8) -> HostAddress {
