@@ -91,7 +91,7 @@ impl<'a> Meter<'a> {
             suspended: rounds.iter().filter(|round| round.suspensions > 0).count(),
             nanoseconds: each(|round| Some(round.nanoseconds)).unwrap_or(Spread { median: 0.0, p99: 0.0 }),
             cycles: each(|round| round.cycles),
-            exchange: each(|round| round.exchange),
+            exchange: exchange_of(&rounds, packets),
         })
     }
 
@@ -161,6 +161,14 @@ impl<'a> Meter<'a> {
             self.left += u64::from(matches!(output, Output::Packet { .. }));
         }
     }
+}
+
+/// Returns the cycles of the exchange per packet; `None` if no process ran the calls. Leaves out calls whose answer was
+/// there at once, when the kernel had taken the processor from the worker.
+fn exchange_of(rounds: &[Round], packets: usize) -> Option<Spread> {
+    let figures = rounds.iter().filter_map(|round| Some(round.exchange? as f64 / packets as f64));
+    let figures: Vec<f64> = figures.collect();
+    (!figures.is_empty()).then(|| Spread::of(figures))
 }
 
 impl Round {
