@@ -1,6 +1,6 @@
 //! `burst`, `share-by-input` and `share-by-function`: a burst from one port to another, beside busy principals with
 //! reserved shares. Core spends more of its time on these ports. The principals keep their shares, whatever the place
-//! of core among them. Another principal, with a weight, takes what is idle: its time shrinks by what the burst costs.
+//! of core among them.
 //!
 //! | case | core |
 //! |---|---|
@@ -38,8 +38,9 @@ const WINDOW: u64 = 24;
 const PACKET: Duration = Duration::from_micros(8);
 /// Duration of a run, and number of runs; the result is their median.
 const TIME: Duration = Duration::from_secs(2);
-const ROUNDS: usize = 3;
-/// Promised maximum change of a reserved share, in percent of the processor.
+const ROUNDS: usize = 7;
+/// Promised maximum change of a principal's processor time, in percent of the processor. Beyond their shares,
+/// principals divide what core leaves idle, and a burst leaves less.
 const LIMIT: f64 = 1.0;
 /// Promised minimum of the port's part of the time of core, as a multiple of its part before the burst.
 const RISE: f64 = 1.2;
@@ -60,7 +61,7 @@ const BY_FUNCTION: CoreSettings = CoreSettings { division: CoreDivision::ByFunct
 /// Figures of a run.
 #[derive(Clone, Debug, PartialEq)]
 struct Run {
-    /// Processor time of each principal with a reserved share, in percent of the processor.
+    /// Processor time of each principal, in percent of the processor.
     principals: Vec<f64>,
     /// Time of core for the first port, in percent of its time for both ports.
     first_port: f64,
@@ -142,7 +143,7 @@ fn measure(
     // Flows of even numbers leave by the first output.
     let plain = [(0, 1, interval), (1, 0, INTERVAL)];
     let plain = plain.map(|(port, number, every)| flow(port, 30, number, Pace::Every(every)));
-    let busy = (0..=SHARES.len() as u32).map(|number| flow(1, 31, 2 * number, Pace::Window(WINDOW)));
+    let busy = (0..SHARES.len() as u32).map(|number| flow(1, 31, 2 * number, Pace::Window(WINDOW)));
     let wire = Wire::new(2, plain.into_iter().chain(busy).collect());
     let case = Case { family: Family::V4, flows: 1 };
     let setup = Setup { gates: GatesSetup::Empty, ..Setup::default() };
@@ -152,9 +153,8 @@ fn measure(
     pipeline.schedule_core(settings(CpuSchedulerKind::default(), frequency), core)?;
     let Cycles(cost) = Cycles::in_time(PACKET, frequency);
     pipeline.create_instance(Arc::new(Burn { name: BURN, cycles: cost }), BURN)?;
-    let reserved = SHARES.map(CpuShare::Absolute);
-    for (number, share) in (0..).zip(reserved.into_iter().chain([CpuShare::Weight(1)])) {
-        pipeline.add_principal(PrincipalId(number), share)?;
+    for (number, share) in (0..).zip(SHARES) {
+        pipeline.add_principal(PrincipalId(number), CpuShare::Absolute(share))?;
         let filter = format!("src 31.0.0.{}/32", 2 * number + 1);
         pipeline.bind_instance(BURN, "monitor", &filter, Some(PrincipalId(number)))?;
     }
@@ -181,7 +181,7 @@ fn measure(
     })
 }
 
-/// Returns the cycles used by each principal with a reserved share so far.
+/// Returns the cycles used by each busy principal so far.
 fn used(pipeline: &mut Pipeline) -> Vec<u64> {
     pipeline.principals().iter().take(SHARES.len()).map(|(_, counts)| counts.used.0).collect()
 }
