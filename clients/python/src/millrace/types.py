@@ -225,14 +225,15 @@ class ComponentView(TypedDict):
     claims: list[ClaimView]
     """Promised amounts."""
     component: str
-    """`processors`, `workers`, `host`, `ring`, `offload`, `link PORT` or `memory`. The levels beside the workers
-    are there once a service is."""
+    """`processors`, `workers`, `worker NUMBER`, `host`, `offload`, `process rings`, `XDP redirect`, `socket
+    rings`, `worker rings`, `link PORT` or `memory`. The levels beside the workers are there once a service
+    is, the single workers once a service is pinned to them, and the other switches if they were measured."""
     left: NotRequired[float | None]
     """Amount that can still be promised; absent if unlimited."""
     promised: float
     """Sum of the promised amounts."""
     unit: str
-    """Unit of the amounts: `%` of one processor, `bit/s` on the wire, `bytes`, `packets/s` or `eBPF variants`."""
+    """Unit of the amounts: `%` of one processor, `bit/s` on the wire, `bytes`, `transfers/s` or `eBPF variants`."""
     whole: NotRequired[float | None]
     """Amount that may be promised; absent if unlimited."""
 
@@ -2050,6 +2051,8 @@ class ReservationView(TypedDict):
     """Reservation for the flows of a filter, after a change or as it would be."""
     changes: list[str]
     """Changes, as commands."""
+    components: NotRequired[list[ComponentView]]
+    """Each component as it would be afterwards; absent if the reservation was made."""
     deadline: NotRequired[DeadlineView | None]
     """Granted deadline; absent if none was asked for."""
     left: LeftView
