@@ -132,25 +132,25 @@ pub fn measure(
         whole_packet: has_processes && usize::from(compiled.manifest().window) >= SIZES[SIZES.len() - 1],
         ..Cost::default()
     });
-    let ring = calls(&batches, &sizes, |batch| batch.exchange);
     Ok(Costs {
         plugin: plugin.name().to_owned(),
         version: plugin.version().to_owned(),
         runtime: compiled.runtime().text(),
         start,
         packet: BYTES,
+        ring: ring_use(&batches, &sizes, output),
         batches,
         sizes,
         output,
-        ring: ring.map(|KindCost { call, packet, byte, .. }| RingUse {
-            transfers: 1.0 + output,
-            call,
-            packet,
-            byte,
-        }),
         measured: measured.map(|cost| cost.written()),
         declared: compiled.manifest().calls.cost.as_ref().map(Cost::written),
     })
+}
+
+/// Returns the use of the ring to a process by calls, of which each packet has `output` results.
+fn ring_use(batches: &[BatchCost], sizes: &[BatchCost], output: f64) -> Option<RingUse> {
+    let KindCost { call, packet, byte, .. } = calls(batches, sizes, |batch| batch.exchange)?;
+    Some(RingUse { transfers: 1.0 + output, call, packet, byte })
 }
 
 /// Returns the part `part` of the cycles of calls; `None` without cycles.

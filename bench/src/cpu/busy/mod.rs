@@ -94,12 +94,7 @@ impl Plain {
 }
 
 /// Returns the measurements of a runtime.
-fn report(
-    runtime: &str,
-    beside: &[Plain],
-    alone: &[Plain],
-    options: &mut Options<'_>,
-) -> [Measurement; 4] {
+fn report(runtime: &str, beside: &[Plain], alone: &[Plain], options: &mut Options<'_>) -> [Measurement; 4] {
     let of = |runs: &[Plain], figure: fn(&Figures) -> f64| {
         runs.iter().map(|run| figure(&run.figures)).collect::<Vec<_>>()
     };

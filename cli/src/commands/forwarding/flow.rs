@@ -64,7 +64,8 @@ pub fn reserve(client: &Client, reservation: &FlowReservation, json: bool) -> Re
     let value = client.send(Method::POST, "/reservations", Some(&body))?;
     let verb = if *dry_run { "would reserve" } else { "reserved" };
     let text = format!("{verb} for principal {}{}", plain(&value["principal"]), made(&value));
-    let components = if *dry_run { format!("\n{}", admission::listed(&value).trim_end()) } else { String::new() };
+    let components =
+        if *dry_run { format!("\n{}", admission::listed(&value).trim_end()) } else { String::new() };
     let text = format!("{text}{}\n{}{components}", bound(&value["deadline"]), left(&value["left"]));
     done(&value, &text, json);
     Ok(())

@@ -334,8 +334,8 @@ mod tests {
     use super::*;
     use crate::entrance::access_control::AccessControl;
     use crate::entrance::control_channel::Message;
-    use crate::limits::{Key, Limits};
     use crate::entrance::users::Known;
+    use crate::limits::{Key, Limits};
 
     /// Service of a client thread, with the handles that keep it running.
     struct Served {
@@ -348,7 +348,8 @@ mod tests {
     fn served() -> Served {
         let (channel, asked) = ControlChannel::new();
         let (tokens, limits) = (Tokens::default(), Limits::default());
-        let access = AccessControl { channel: channel.clone(), tokens: tokens.clone(), limits: limits.clone() };
+        let access =
+            AccessControl { channel: channel.clone(), tokens: tokens.clone(), limits: limits.clone() };
         let (end, ending) = watch::channel(false);
         let service = Service { access: access.service(Vec::new()), tokens, channel, ending };
         Served { service, limits, asked, _end: end }
@@ -361,8 +362,12 @@ mod tests {
         // test.
         let late = Instant::now() + Duration::from_secs(3600);
         while limits.request(Key::User(Some(7)), late).is_ok() {}
-        let caller =
-            Caller::Local { uid: Some(7), pid: None, known: LocalUser::default(), place: Standing::reserved() };
+        let caller = Caller::Local {
+            uid: Some(7),
+            pid: None,
+            known: LocalUser::default(),
+            place: Standing::reserved(),
+        };
         let (mut client, stream) = UnixStream::pair().unwrap();
         let answering = tokio::spawn(connection(stream, Arc::new(caller), service.clone()));
         let body = vec![b' '; 16 << 20];

@@ -236,7 +236,8 @@ mod tests {
         let from = |text: &str| stranger(text.parse().unwrap(), now);
         assert_eq!((0..100).filter(|_| from("fd00::1")).count(), REFUSALS_BURST as usize);
         assert!(!from("fd00::2") && from("fd00:0:0:1::1") && from("10.0.0.1"));
-        let noted = (0..BUCKETS as u32).filter(|address| stranger(IpAddr::V4((*address).into()), now)).count();
+        let noted =
+            (0..BUCKETS as u32).filter(|address| stranger(IpAddr::V4((*address).into()), now)).count();
         assert_eq!(noted, STRANGERS_BURST as usize - REFUSALS_BURST as usize - 2, "of all together");
         assert!(!from("10.0.0.2"), "there is no room for more");
         assert!(limits.request(Key::User(Some(7)), now).is_ok(), "users have their own");

@@ -224,4 +224,3 @@ fn with_owners(text: String, origin: &str, running: &Config) -> Result<String, C
         false => Ok(file.save_into(&text, origin)?),
     }
 }
-

@@ -48,7 +48,8 @@ impl Operation for GetPlugin {
     async fn carry_out(self, router: &Reading) -> Result<PluginDetailView, ControlError> {
         let inner = router.lock();
         let mut view = show::plugin(&inner.model, &self.name)?;
-        view.previous = inner.plugins.previous.get(self.name.as_str()).map(|earlier| earlier.plugin.version());
+        view.previous =
+            inner.plugins.previous.get(self.name.as_str()).map(|earlier| earlier.plugin.version());
         Ok(view)
     }
 }

@@ -137,7 +137,8 @@ impl HoldQueue {
             None => self.oldest = at,
         }
         self.newest = at;
-        let queue = self.queues.entry(key).or_insert(Queue { first: at, last: at, count: 0, bytes: 0, asked: None });
+        let queue =
+            self.queues.entry(key).or_insert(Queue { first: at, last: at, count: 0, bytes: 0, asked: None });
         if queue.count > 0 {
             self.slots[queue.last as usize].next = at;
         }

@@ -203,7 +203,9 @@ impl NeighbourTable {
 
     fn oldest_unresolved(&mut self) -> Option<NeighbourKey> {
         let entries = &self.entries;
-        std::iter::from_fn(|| self.waiting.pop_front()).find(|waiting| waits(entries, waiting)).map(|(_, key)| key)
+        std::iter::from_fn(|| self.waiting.pop_front())
+            .find(|waiting| waits(entries, waiting))
+            .map(|(_, key)| key)
     }
 
     fn queue(&mut self, key: NeighbourKey) {
