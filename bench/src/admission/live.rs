@@ -116,7 +116,7 @@ impl Client {
 fn is_complete(answer: &[u8]) -> Result<bool, BenchError> {
     let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(false) };
     let text = String::from_utf8_lossy(answer.get(..head).unwrap_or_default()).to_lowercase();
-    if !text.starts_with("http/1.1 200") {
+    if !text.starts_with("http/1.1 20") {
         return Err(failed(String::from_utf8_lossy(answer)));
     }
     let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
@@ -131,6 +131,7 @@ mod tests {
     fn answers_are_complete_with_their_length_and_errors_are_reported() {
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n";
         assert!(!is_complete(b"HTTP/1.1 200 OK\r\n").unwrap());
+        assert!(is_complete(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n").unwrap());
         assert!(!is_complete(format!("{head}abc").as_bytes()).unwrap());
         assert!(is_complete(format!("{head}abcd").as_bytes()).unwrap());
         let error = is_complete(b"HTTP/1.1 409 Conflict\r\ncontent-length: 3\r\n\r\nno\n").unwrap_err();
