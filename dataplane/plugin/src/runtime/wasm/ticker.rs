@@ -163,49 +163,12 @@ impl Drop for Ticker {
     }
 }
 
-/// Pause between two ticks. A thread on a halted processor wakes about 55 µs after its timer, so that slices would last
-/// twice as long as they should. The pause is shorter by the usual delay.
-struct Pause {
-    period: Duration,
-    /// Usual delay of the end of a sleep.
-    delay: Duration,
-}
-
-/// Shortest sleep.
-const SHORTEST: Duration = Duration::from_micros(1);
-
-impl Pause {
-    fn new(period: Duration) -> Self {
-        Self { period, delay: Duration::ZERO }
-    }
-
-    /// Sleeps until the next tick.
-    #[expect(clippy::disallowed_methods, reason = "the clock thread measures its own sleep, and no packets")]
-    fn sleep(&mut self) {
-        let begin = std::time::Instant::now();
-        let asked = self.asked();
-        std::thread::sleep(asked);
-        self.note(begin.elapsed().saturating_sub(asked));
-    }
-
-    /// Returns the time to sleep.
-    fn asked(&self) -> Duration {
-        self.period.saturating_sub(self.delay).max(SHORTEST)
-    }
-
-    /// Records the delay of a sleep. A long one, of a busy machine, counts only as much as a period.
-    fn note(&mut self, delay: Duration) {
-        self.delay = (self.delay * 7 + delay.min(self.period)) / 8;
-    }
-}
-
 fn tick(state: &State, engines: &[Engine], period: Duration) {
     // By default, the kernel's timer slack makes ticks 50 µs late. If the kernel refuses a change, slices are longer.
     let _ = nix::sys::prctl::set_timerslack(1);
     ask_for_slice(SHORT);
-    let mut pause = Pause::new(period);
-    let mut tick = || {
-        pause.sleep();
+    let tick = || {
+        std::thread::sleep(period);
         engines.iter().for_each(Engine::increment_epoch);
         state.ticks.fetch_add(1, Ordering::Relaxed);
     };
@@ -262,21 +225,6 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         drop(ticker);
-    }
-
-    #[test]
-    fn pause_is_shorter_by_the_usual_delay() {
-        let micros = Duration::from_micros;
-        let mut pause = Pause::new(micros(50));
-        assert_eq!(pause.asked(), micros(50));
-        (0..100).for_each(|_| pause.note(micros(20)));
-        assert!((29..=31).contains(&pause.asked().as_micros()), "{:?}", pause.asked());
-        pause.note(Duration::from_secs(1));
-        assert!(pause.asked() > micros(20), "one long sleep changes little: {:?}", pause.asked());
-        (0..100).for_each(|_| pause.note(micros(300)));
-        assert_eq!(pause.asked(), SHORTEST);
-        (0..100).for_each(|_| pause.note(Duration::ZERO));
-        assert!(pause.asked() > micros(49));
     }
 
     #[test]
