@@ -19,6 +19,14 @@ pub const WORKER: &str = "worker";
 pub const PROCESS: &str = "process";
 /// Name of the processor of kind [`PROCESS`], which is the level `host`.
 pub const HOST: &str = "host";
+/// Name of the switch from ports to the offload, as in files of `hardware measure`.
+pub const REDIRECT: &str = "XDP redirect";
+/// Name of the switch between ports and workers.
+pub const SOCKET_RINGS: &str = "socket rings";
+/// Name of the switch between workers.
+pub const WORKER_RINGS: &str = "worker rings";
+/// Name of the switch between workers and plugin processes.
+pub const PROCESS_RINGS: &str = "process rings";
 /// Name and kind of the processor that stands for the worker of a device, which may be another worker than that of the
 /// flow. No service runs there.
 const RECEIVER: &str = "receiver";
@@ -82,13 +90,13 @@ impl Levels {
                 "[[processor]]\nname = \"{OFFLOAD}\"\nkind = \"{OFFLOAD}\"\nscheduling = \"static\"\n\
                  cycles-per-packet = {instructions}\ncode-slots = {variants}\n"
             ));
-            file.path([lowest, OFFLOAD], redirect.map(|one| ("XDP redirect", one.factor, one)));
+            file.path([lowest, OFFLOAD], redirect.map(|one| (REDIRECT, one.factor, one)));
             lowest = OFFLOAD;
         }
         // Rings of core are full when it uses its whole ceiling at all workers.
         let core = 1.0 / (self.core * self.workers.max(1) as f64);
         let of_core = |one: Crossing, factor| if one.is_timed() { factor } else { one.factor };
-        let sockets = sockets.map(|one| ("socket rings", of_core(one, core), one));
+        let sockets = sockets.map(|one| (SOCKET_RINGS, of_core(one, core), one));
         match workers.filter(|_| self.workers > 1) {
             Some(one) => {
                 file.processor(RECEIVER, RECEIVER, self.worker);
@@ -96,7 +104,7 @@ impl Levels {
                 // Flows have a device of another worker as often as there are others. Both workers take the time.
                 let others = 1.0 - 1.0 / self.workers as f64;
                 file.processor(WORKER, WORKER, self.worker);
-                file.path([RECEIVER, WORKER], Some(("worker rings", of_core(one, 2.0 * others * core), one)));
+                file.path([RECEIVER, WORKER], Some((WORKER_RINGS, of_core(one, 2.0 * others * core), one)));
             }
             None => {
                 file.processor(WORKER, WORKER, self.worker);
@@ -107,9 +115,9 @@ impl Levels {
             file.processor(HOST, PROCESS, self.host);
             let Ring { transfers_per_second, cycles } = processes;
             file.add(&format!(
-                "[[switch]]\nname = \"process rings\"\npackets-per-second = {transfers_per_second:?}\n\
+                "[[switch]]\nname = \"{PROCESS_RINGS}\"\npackets-per-second = {transfers_per_second:?}\n\
                  [[path]]\nfrom = \"{WORKER}\"\nto = \"{HOST}\"\ntransfer = \"packet\"\n\
-                 switches = [{{ name = \"process rings\" }}]\nup = [{{ send = {{ packet = {cycles:?} }} }}]\n\
+                 switches = [{{ name = \"{PROCESS_RINGS}\" }}]\nup = [{{ send = {{ packet = {cycles:?} }} }}]\n\
                  down = [{{}}]\n"
             ));
         }

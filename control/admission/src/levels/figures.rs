@@ -68,8 +68,8 @@ impl Figures {
     /// Figures of a machine that was not measured.
     pub const ASSUMED: Self = Self { offload: None, memory: None, switches: Switches::ASSUMED };
 
-    /// Returns the figures of a hardware file, on a machine with `frequency` cycles per second. Rings to processes
-    /// are those of packets of `bytes`. What the file lacks is as in [`Figures::ASSUMED`].
+    /// Returns the figures of a hardware file, on a machine with `frequency` cycles per second, for packets of `bytes`
+    /// bytes. A figure that the file lacks is that of [`Figures::ASSUMED`].
     ///
     /// # Errors
     /// The text is no hardware file.

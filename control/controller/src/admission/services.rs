@@ -181,8 +181,7 @@ pub(crate) fn planned_cache(model: &Model) -> Option<&'static str> {
     why_no_cache(model.ports.iter().any(PortPlan::is_kernel), model.router.offloaded_flows)
 }
 
-/// Returns the components of the levels beside the workers: those of services only if there are any, and the measured
-/// switches.
+/// Returns the components of the levels beside the workers: the measured switches and, if there are services, all others.
 pub(super) fn levels(model: &Model, services: &[PlacedService]) -> Vec<ComponentView> {
     let Ok(machine) = Machine::of(model, planned_cache(model)) else { return Vec::new() };
     let of_service = |placed: &PlacedService| {
@@ -255,6 +254,9 @@ fn check_switches(
     before: &[HeldLink],
 ) -> Result<(), ((String, String), ControlError)> {
     let is_same = settings == (&model.router, &model.admission);
+    if is_same && held.links.is_empty() {
+        return Ok(());
+    }
     let Ok(machine) = Machine::with(model, settings, held, planned_cache(model)) else { return Ok(()) };
     let mut promises = Promises::new(&machine.room.hardware.components);
     for placed in &model.placements.services {

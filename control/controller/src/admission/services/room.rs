@@ -1,11 +1,12 @@
-//! Components of a router: those of its levels, and the time, memory and single workers that the levels share.
+//! Components of a router: those of its levels, and those that the levels share: time of all processors, memory, and time
+//! of each worker.
 
 use std::collections::BTreeSet;
 
 use millrace_admission::component::{Component, Role};
 use millrace_admission::hardware::Hardware;
 use millrace_admission::impact::{Candidate, Choice, Impact};
-use millrace_admission::levels::{HOST, Levels, WORKER};
+use millrace_admission::levels::{HOST, Levels, PROCESS_RINGS, WORKER, WORKER_RINGS};
 use millrace_admission::part::Part;
 use millrace_admission::placement::Algorithm;
 use millrace_admission::utilization_vector::Lack;
@@ -106,7 +107,7 @@ impl Room {
         sums.retain(|(component, _)| !time.contains(&Some(*component)));
         for (component, part) in sums.iter_mut().filter(|_| worker.is_some()) {
             let name = self.hardware.components.get(*component).map_or("", |one| &one.name);
-            if name.starts_with("worker rings") {
+            if unit_name(name).0 == WORKER_RINGS {
                 *part = part.plus(*part).unwrap_or(Part::LARGEST);
             }
         }
@@ -200,7 +201,7 @@ impl Room {
                 _ => 100.0,
             };
             let whole = Some(known.limit.number() * capacity).filter(|whole| whole.is_finite());
-            let is_measured = name != "process rings";
+            let is_measured = name != PROCESS_RINGS;
             Some(Described { component, name: name.to_owned(), unit, capacity, whole, is_measured })
         });
         own.chain(switches).collect()
