@@ -71,12 +71,17 @@ impl Apply {
     /// Returns the request with the owners of principals and instances in its text, as the candidate has them.
     fn with_owners(&self, candidate: &Config) -> Result<Self, ControlError> {
         let origin = self.origin.as_deref().unwrap_or("configuration");
-        let mut file = Config::parse(&self.text, origin)?;
-        let text = match file.keep_owners(candidate).is_empty() {
-            true => self.text.clone(),
-            false => file.save_into(&self.text, origin)?,
-        };
+        let text = with_owners(self.text.clone(), origin, candidate)?;
         Ok(Self { text, ..self.clone() })
+    }
+}
+
+/// Returns a text with the owners of principals and instances that another configuration has.
+pub(crate) fn with_owners(text: String, origin: &str, owners: &Config) -> Result<String, ControlError> {
+    let mut file = Config::parse(&text, origin)?;
+    match file.keep_owners(owners).is_empty() {
+        true => Ok(text),
+        false => Ok(file.save_into(&text, origin)?),
     }
 }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Transaction;
-use super::apply::Apply;
+use super::apply::{Apply, with_owners};
 use crate::ControlError;
 use crate::background::blocking;
 use crate::overrides::Overrides;
@@ -215,12 +215,4 @@ fn would_lose(origin: &str, lost: &[String]) -> ControlError {
         "{origin} has entries that were neither applied nor saved, and saving would delete them: {named}{more}; apply the file first, \
          save to another file, or use --force (`force` in the request)"
     ))
-}
-/// Returns a text with the owners of principals and instances that the running configuration has.
-fn with_owners(text: String, origin: &str, running: &Config) -> Result<String, ControlError> {
-    let mut file = Config::parse(&text, origin)?;
-    match file.keep_owners(running).is_empty() {
-        true => Ok(text),
-        false => Ok(file.save_into(&text, origin)?),
-    }
 }
