@@ -1,7 +1,7 @@
 //! Keeper: the thread that starts, watches and ends all plugin processes.
 //!
-//! The kernel kills a process with a parent-death signal when the thread that started the process ends. The
-//! keeper lives as long as the router, so the processes end with the router.
+//! The kernel kills a process with a parent-death signal when the thread that started the process ends. This thread
+//! lives as long as the process, and no longer than the router. So the processes end with the router.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,4 +1,5 @@
-//! Identity of processes and threads. The kernel reuses the id of one that has ended.
+//! Identity of processes and threads: id and time of the start, since the kernel gives the id of an ended process to
+//! another one.
 
 use std::path::Path;
 

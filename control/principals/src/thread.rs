@@ -177,10 +177,9 @@ pub fn keep_off(processors: &[Processor]) -> Result<(), ThreadError> {
     if processors.is_empty() {
         return Ok(());
     }
-    let taken: Vec<String> = processors.iter().map(ToString::to_string).collect();
     let read = |error| ThreadError::Bind {
         thread: 0,
-        wanted: format!("other than {}", taken.join(",")),
+        wanted: format!("other than {}", listed(processors)),
         why: io::Error::from(error).to_string(),
         online: online(),
     };
@@ -211,7 +210,7 @@ pub fn keep_off(processors: &[Processor]) -> Result<(), ThreadError> {
 pub fn let_on(thread: Pid, processors: &[Processor]) -> Result<(), ThreadError> {
     let failed = |error| ThreadError::Bind {
         thread: thread.as_raw(),
-        wanted: "more".to_owned(),
+        wanted: listed(processors),
         why: io::Error::from(error).to_string(),
         online: online(),
     };
@@ -271,8 +270,11 @@ fn bind(thread: Pid, processors: &[Processor]) -> Result<(), ThreadError> {
         Ok(_) => "some of them are offline or not in the thread's cpuset".to_owned(),
         Err(error) => io::Error::from(error).to_string(),
     };
-    let wanted: Vec<String> = processors.iter().map(ToString::to_string).collect();
-    Err(ThreadError::Bind { thread: thread.as_raw(), wanted: wanted.join(","), why, online: online() })
+    Err(ThreadError::Bind { thread: thread.as_raw(), wanted: listed(processors), why, online: online() })
+}
+
+fn listed(processors: &[Processor]) -> String {
+    processors.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn remedy(error: &io::Error, policy: Policy, thread: Pid) -> String {

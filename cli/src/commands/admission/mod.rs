@@ -60,7 +60,7 @@ pub fn admission(
 /// Returns the command of a request, as a trial.
 ///
 /// # Errors
-/// The request is no valid command, or one that can't be tried.
+/// The request isn't a valid command, or has no `--dry-run`.
 pub fn trial_of(request: &[String]) -> Result<Command, Failure> {
     let mut command = command(request.iter().map(String::as_str))?;
     let is_tried = match &mut command {

@@ -370,8 +370,7 @@ impl Principals {
         self.groups.iter().find(|held| held.group.name() == name)
     }
 
-    /// Divides the limits of principals with several groups: sets those of their own groups, and the weight of the
-    /// router's threads beside them.
+    /// Gives each principal's own group its part of the principal's limits, and sets the weight of the router's threads.
     fn divide(&mut self, model: &Model, parts: limits::Parts) {
         self.plugins.set_parts(parts);
         let Some(router) = self.router.as_ref().filter(|_| !self.groups.is_empty()) else { return };

@@ -209,7 +209,7 @@ fn unlimited_device(device: &str) -> String {
 }
 
 /// Returns the numbers of the block devices of this machine, as `MAJOR:MINOR`, without devices in memory, loop devices,
-/// whose transfers are those of another device, and devices without a medium.
+/// which pass their transfers on to another device, and devices without a medium.
 pub fn block_devices() -> Vec<String> {
     devices(Path::new("/sys/block"))
 }

@@ -45,7 +45,7 @@ impl PluginGroups {
     fn set(&mut self, router: &RouterGroup, plugin: &str, limits: Limits) -> Result<(), String> {
         if !self.groups.contains_key(plugin) {
             let mut held = create(router, &name_of(plugin)).map_err(|error| error.to_string())?;
-            // Without its limits, the group would be none.
+            // A group without its limits would give the plugin more than its payers have.
             held.set(limits, false).map_err(|error| error.to_string())?;
             self.groups.insert(plugin.to_owned(), held);
         }
