@@ -118,7 +118,8 @@ mod tests {
         let declared: f64 = loads.iter().map(|load| load.rate * load.cycles).sum();
         assert!(used.is_disturbed || used.cycles > 0.9 * declared, "{used:?}, declared {declared}");
         assert!(used.packets[0] >= 60 && used.packets[1] > 0, "{used:?}");
-        assert!(used.bytes[0] > 60 * 60 + 30 * 1_000, "{used:?}");
+        // Nine tenths of the packets, as of the cycles: the last ones may be on their way.
+        assert!(used.bytes[0] >= 54 * 60 + 27 * 1_000, "{used:?}");
         assert!(used.packets[0] != used.packets[1] || used.bytes[0] == used.bytes[1], "{used:?}");
         assert_eq!(used.memory, 150_000);
     }
