@@ -114,8 +114,8 @@ fn run_time(router: &Millrace, thread: u32) -> Duration {
     Duration::from_nanos(text.split(' ').next().and_then(|ran| ran.parse().ok()).expect("a number"))
 }
 
-/// Sends malformed frames. Checks that no frame is unaccounted, and that malformed frames cost the worker
-/// little more time than other frames.
+/// Sends malformed frames. Checks that no frame is unaccounted, and that no kind of malformed frame costs the worker
+/// much more time than other frames.
 fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     line.h1.run("ping -c 1 -W 2 10.2.0.2");
     let mac = MacAddr(line.r.mac_of("r1"));
@@ -130,26 +130,28 @@ fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     let usual: Vec<Duration> =
         (0..20).map(|_| sender.send(&(0..PIECE).map(|_| new_flow()).collect::<Vec<_>>())).collect();
     let usual = percentile(&sorted(usual), 50);
+    let mut least = vec![Duration::MAX; seeds.len()];
     let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
     let new = u64::from(time.subsec_nanos()) | time.as_secs() << 32;
-    let mut times = Vec::new();
     // Two constant seeds, and a random one, which the output shows.
     for seed in [20_260_401, 7, new] {
         println!("seed {seed}");
         let mut random = Random::new(seed);
         for piece in 0..count / 3 / PIECE {
             // All frames that are sent together are of one kind, so that a slow kind shows.
-            let seed = &seeds[piece % seeds.len()];
-            let frames: Vec<Vec<u8>> = (0..PIECE).map(|_| spoil(seed, &mut random)).collect();
-            times.push(sender.send(&frames));
+            let kind = piece % seeds.len();
+            let frames: Vec<Vec<u8>> = (0..PIECE).map(|_| spoil(&seeds[kind], &mut random)).collect();
+            least[kind] = least[kind].min(sender.send(&frames));
         }
     }
-    let late = percentile(&sorted(times), 95);
+    // The shortest time of a kind, because a busy machine lengthens any of its times.
+    least.retain(|time| *time != Duration::MAX);
+    let slowest = *least.iter().max().expect("a kind");
     println!(
-        "{} frames, {} unasked; a frame takes {usual:?}, a malformed one {late:?}",
+        "{} frames, {} unasked; a frame takes {usual:?}, a malformed one {slowest:?}",
         sender.sent, sender.unasked
     );
-    assert!(late <= usual * 3, "a malformed frame takes {late:?}, another {usual:?}");
+    assert!(slowest <= usual * 3, "a malformed frame takes {slowest:?}, another {usual:?}");
     assert!(sender.unasked * 1000 <= sender.sent, "{} of {} never arrived", sender.unasked, sender.sent);
     assert!(router.is_running(), "{}", router.log());
     assert_eq!(router.drops("receive_ring_full"), 0);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use millrace_testkit::{Line, Millrace, wait_until};
-use serde_json::Value;
+use serde::Deserialize;
 
 /// Next hops (gateway and device) of each destination from 11.0.0.0 on.
 pub type Fib = BTreeMap<String, BTreeSet<(String, String)>>;
@@ -20,62 +20,72 @@ fn is_far(to: &str) -> bool {
         .is_some_and(|first| first > 10 && first < 127)
 }
 
-fn fib(rows: &Value, to: &str, via: &str, device: &str, next_hops: &str) -> Fib {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let entry = |row: &Value| {
-        let name = text(&row[to]);
-        let hops = row[next_hops].as_array().cloned().unwrap_or_else(|| vec![row.clone()]);
-        let hops = hops.iter().map(|hop| (text(&hop[via]), text(&hop[device]))).collect();
-        is_far(&name).then_some((name, hops))
-    };
-    rows.as_array().expect("rows").iter().filter_map(entry).collect()
+/// Route of a router or of its kernel, under the names of both.
+#[derive(Deserialize)]
+struct Row {
+    #[serde(alias = "dst")]
+    to: String,
+    #[serde(flatten)]
+    only: Hop,
+    #[serde(default, alias = "nexthops")]
+    next_hops: Option<Vec<Hop>>,
 }
 
-/// Returns a router's routes to 11.0.0.0 and above. The router's ports must have the names of their devices.
-pub fn of_router(router: &Millrace) -> Fib {
-    fib(&router.json(&["show", "routes"]), "to", "via", "port", "next_hops")
+#[derive(Deserialize)]
+struct Hop {
+    #[serde(default, alias = "gateway")]
+    via: Option<String>,
+    #[serde(default, alias = "dev")]
+    port: Option<String>,
 }
 
-/// Returns the time from `begin` until the router has these routes. It excludes the time to parse the
-/// router's answers, which takes seconds in a debug build.
-///
-/// # Panics
-/// When the router has other routes for longer than `patience`.
-pub fn time_until_equal(router: &Millrace, kernel: &Fib, begin: Instant, patience: Duration) -> Duration {
-    let mut answered = Duration::ZERO;
-    let equal = wait_until(3 * patience, || {
-        let text = router.ask(&["show", "routes", "--json"]);
-        answered = begin.elapsed();
-        fib(&serde_json::from_str(&text).expect("JSON"), "to", "via", "port", "next_hops") == *kernel
-    });
-    assert!(equal.is_some(), "other routes than the kernel's {}", kernel.len());
-    assert!(answered <= patience, "the routes took {answered:?}");
-    answered
+/// Reads an answer of `show routes` or `ip route`.
+fn read(answer: &str) -> Fib {
+    let rows: Vec<Row> = serde_json::from_str(answer).expect("JSON with routes");
+    let hop = |hop: Hop| (hop.via.unwrap_or_default(), hop.port.unwrap_or_default());
+    let far = rows.into_iter().filter(|row| is_far(&row.to));
+    far.map(|row| {
+        let hops = row.next_hops.unwrap_or_else(|| vec![row.only]);
+        (row.to, hops.into_iter().map(hop).collect())
+    })
+    .collect()
 }
 
 /// Returns the routes to 11.0.0.0 and above of the router's kernel.
 pub fn of_kernel(line: &Line) -> Fib {
-    let text = line.r.run("ip -j -4 route show table main");
-    fib(&serde_json::from_str(&text).expect("JSON of ip"), "dst", "gateway", "dev", "nexthops")
+    read(&line.r.run("ip -j -4 route show table main"))
+}
+
+/// Returns the time from `begin` until the router has these routes. Its ports must have the names of their devices. The time excludes the time to read the last answer,
+/// which takes seconds in a debug build.
+///
+/// # Panics
+/// When the router has other routes for longer than `patience`; the message has the first differences.
+pub fn time_until_equal(router: &Millrace, kernel: &Fib, begin: Instant, patience: Duration) -> Duration {
+    let (mut answered, mut ours) = (Duration::ZERO, Fib::new());
+    let equal = wait_until(3 * patience, || {
+        let text = router.ask(&["show", "routes", "--json"]);
+        answered = begin.elapsed();
+        ours = read(&text);
+        ours == *kernel
+    });
+    let differing = kernel.iter().filter(|(to, hops)| ours.get(*to) != Some(hops)).take(3);
+    let differing: Vec<_> = differing.map(|(to, hops)| (to, hops, ours.get(to))).collect();
+    let stale: Vec<_> = ours.keys().filter(|to| !kernel.contains_key(*to)).take(3).collect();
+    let counts = (ours.len(), kernel.len());
+    assert!(equal.is_some(), "{counts:?} routes: {differing:?}, stale {stale:?}");
+    assert!(answered <= patience, "the routes took {answered:?}");
+    answered
 }
 
 /// Waits until the router has the kernel's routes with the kernel's next hops. Returns the elapsed time and
 /// the number of routes.
 ///
 /// # Panics
-/// When the tables differ for longer than `patience`; the message has the first differences.
+/// As [`time_until_equal`].
 pub fn assert_equal(line: &Line, router: &Millrace, patience: Duration) -> (Duration, usize) {
     let kernel = of_kernel(line);
-    let mut ours = Fib::new();
-    let took = wait_until(patience, || {
-        ours = of_router(router);
-        ours == kernel
-    });
-    let differing = kernel.iter().filter(|(to, hops)| ours.get(*to) != Some(hops)).take(3);
-    let differing: Vec<_> = differing.map(|(to, hops)| (to, hops, ours.get(to))).collect();
-    let stale: Vec<_> = ours.keys().filter(|to| !kernel.contains_key(*to)).take(3).collect();
-    let counts = (ours.len(), kernel.len());
-    (took.unwrap_or_else(|| panic!("{counts:?} routes: {differing:?}, stale {stale:?}")), kernel.len())
+    (time_until_equal(router, &kernel, Instant::now(), patience), kernel.len())
 }
 
 /// Adds (`add`) or removes (`del`) /24 routes from 11.0.0.0 on, by the far ends of `r1` and `r2` in turn.
