@@ -12,11 +12,11 @@ use crate::WorkbenchError;
 use crate::frames::sized;
 use crate::ready::{Call, Ended, Flows, Ready};
 
-/// Maximum number of measured calls of one kind. The warm-up before them makes at most as many calls, and takes at
-/// most a tenth of [`PATIENCE`].
+/// Maximum number of measured calls of one kind in one pass. The warm-up before them makes at most as many calls, and
+/// takes at most a tenth of the time.
 const ROUNDS: usize = 20_000;
 /// Maximum time to measure one kind of calls.
-const PATIENCE: Duration = Duration::from_millis(400);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(400);
 /// Shortest time between two calls for timers. Timers that are due at once wait for the worker's next iteration.
 const ITERATION: Duration = Duration::from_micros(1);
 
@@ -38,6 +38,13 @@ pub struct BatchCost {
     /// Cycles per packet in which the worker exchanges the call with a plugin process. They are not among `cycles`.
     /// `None` if no process runs the plugin.
     pub exchange: Option<Spread>,
+}
+
+impl BatchCost {
+    /// Median of the time of a packet in the plugin: cycles, or nanoseconds on a machine without a time-stamp counter.
+    pub(crate) fn median(&self) -> f64 {
+        self.cycles.unwrap_or(self.nanoseconds).median
+    }
 }
 
 /// Median and 99th percentile of measured values.
@@ -75,11 +82,16 @@ impl<'a> Meter<'a> {
         Self { instance, flows, pool, begun: Clock::now(), arrived: 0, left: 0 }
     }
 
-    /// Measures calls with a number of packets of `bytes` bytes.
-    pub fn batch(&mut self, packets: usize, bytes: usize) -> Result<BatchCost, WorkbenchError> {
+    /// Measures calls with a number of packets of `bytes` bytes for at most `patience`.
+    pub fn batch(
+        &mut self,
+        packets: usize,
+        bytes: usize,
+        patience: Duration,
+    ) -> Result<BatchCost, WorkbenchError> {
         let frames: Vec<_> = (0..packets).map(|index| sized(bytes, 1000 + index as u16)).collect();
-        self.rounds(&frames, PATIENCE / 10)?;
-        let rounds = self.rounds(&frames, PATIENCE)?;
+        self.rounds(&frames, patience / 10)?;
+        let rounds = self.rounds(&frames, patience)?;
         let each = |figure: fn(&Round) -> Option<u64>| {
             let figures = rounds.iter().map(|round| Some(figure(round)? as f64 / packets as f64));
             figures.collect::<Option<Vec<_>>>().map(Spread::of)
