@@ -5,6 +5,9 @@
 //! failure, 2 wrong usage, 3 hung call of a plugin, 4 out of memory. A failed command prints the reason on
 //! standard error: one line, or one line for each error in a file; with `--json`, one line of JSON.
 
+// A full disk must not end a command by a panic: `output::put`.
+#![deny(clippy::print_stdout)]
+
 mod arguments;
 mod client;
 mod commands;
@@ -17,8 +20,6 @@ mod usage;
 
 use std::process::ExitCode;
 
-use crate::output::Failure;
-
 #[global_allocator]
 static MEMORY: memory::Guarded = memory::Guarded;
 
@@ -30,17 +31,10 @@ fn main() -> ExitCode {
         json = arguments.json;
         commands::run(arguments)
     });
-    ended.unwrap_or_else(|failure| fail(&failure, json))
-}
-
-/// Prints a failure on standard error.
-fn fail(failure: &Failure, json: bool) -> ExitCode {
-    if json {
-        eprintln!("{}", failure.json());
-    } else {
-        failure.message.lines().for_each(|line| eprintln!("millrace: {line}"));
+    match ended {
+        Ok(code) => output::unprinted().map_or(code, |failure| failure.report(json)),
+        Err(failure) => failure.report(json),
     }
-    ExitCode::from(failure.code)
 }
 
 /// Restores the default action of SIGPIPE, which Rust ignores from the start, so that `millrace … | head`

@@ -2,6 +2,8 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use millrace_config::{ConfigError, ConfigErrors, Place};
 use millrace_controller::ControlError;
@@ -24,6 +26,16 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Prints the failure on standard error. Returns the exit code.
+    pub fn report(&self, json: bool) -> ExitCode {
+        if json {
+            eprintln!("{}", self.json());
+        } else {
+            self.message.lines().for_each(|line| eprintln!("millrace: {line}"));
+        }
+        ExitCode::from(self.code)
+    }
+
     /// Creates a failure with exit code 1.
     pub fn new(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: 1, wrong: 0, errors: Vec::new() }
@@ -246,10 +258,33 @@ pub fn done(value: &Value, line: &str, json: bool) {
 /// Prints `value` as JSON, or prints the result of `text`, which includes its line end.
 pub fn show(value: &impl serde::Serialize, json: bool, text: impl FnOnce() -> String) {
     if json {
-        println!("{:#}", json!(value));
+        say!("{:#}", json!(value));
     } else {
-        print!("{}", text());
+        put(&text());
     }
+}
+
+/// Prints a formatted line on standard output, as [`put`].
+macro_rules! say {
+    ($($part:tt)*) => { $crate::output::put(&(format!($($part)*) + "\n")) };
+}
+pub(crate) use say;
+
+/// First failure to print, for instance on a full disk.
+static UNPRINTED: OnceLock<Failure> = OnceLock::new();
+
+/// Prints a text on standard output in one piece. [`unprinted`] returns the failure if the output takes no more.
+pub fn put(text: &str) {
+    if UNPRINTED.get().is_none()
+        && let Err(failure) = write(text.as_bytes())
+    {
+        UNPRINTED.get_or_init(|| failure);
+    }
+}
+
+/// Returns the first failure of [`put`].
+pub fn unprinted() -> Option<&'static Failure> {
+    UNPRINTED.get()
 }
 
 /// Writes a text to standard output, and flushes it. Returns false if the reader has closed the output.

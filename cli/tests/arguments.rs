@@ -452,3 +452,16 @@ fn bench_exits_with_0_when_all_promises_are_kept() {
     assert_eq!(code(&output), 0, "{}", error(&output));
     assert!(fs::read_to_string(page.path()).unwrap().contains("2 of 2 promises were kept"));
 }
+
+#[test]
+fn output_that_takes_no_more_is_a_failure_with_its_reason() {
+    for arguments in [["bench", "--json"], ["check", "--schema"]] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let ended =
+            Command::new(env!("CARGO_BIN_EXE_millrace")).args(arguments).stdout(full).output().unwrap();
+        let error = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {error}");
+        assert!(error.contains("can't write to standard output: No space left"), "{arguments:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arguments::LabAction;
-use crate::output::{Failure, show, table};
+use crate::output::{Failure, put, say, show, table};
 
 /// Builds, removes and lists labs, and runs commands in them.
 pub fn lab(action: &LabAction, json: bool) -> Result<ExitCode, Failure> {
@@ -38,18 +38,18 @@ fn up(path: &Path, json: bool) -> Result<(), Failure> {
     }
     let state = millrace_lab::Lab::up(&file, &options).map_err(Failure::new)?.keep();
     if json {
-        println!("{:#}", described(&state));
+        say!("{:#}", described(&state));
         return Ok(());
     }
-    println!("lab {} is up:", state.name);
-    print!("{}", nodes(&state));
+    say!("lab {} is up:", state.name);
+    put(&nodes(&state));
     if let Some(node) = state.nodes.first() {
-        println!("run a command:        millrace lab exec {} {} -- COMMAND", state.name, node.name);
+        say!("run a command:        millrace lab exec {} {} -- COMMAND", state.name, node.name);
     }
     if let Some(socket) = state.nodes.iter().find_map(|node| node.socket.as_deref()) {
-        println!("query a router:       millrace --socket {} show ports", socket.display());
+        say!("query a router:       millrace --socket {} show ports", socket.display());
     }
-    println!("remove the lab:       millrace lab down {}", state.name);
+    say!("remove the lab:       millrace lab down {}", state.name);
     Ok(())
 }
 

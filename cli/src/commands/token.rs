@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::arguments::{Noun, TokenAction, word};
 use crate::client::{Client, segment};
 use crate::commands::nouns::describe;
-use crate::output::{Failure, done, plain, print};
+use crate::output::{Failure, done, plain, print, say};
 
 /// Creates, lists and revokes tokens.
 pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Failure> {
@@ -16,11 +16,11 @@ pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Fa
             let body = json!({"name": name, "role": role, "expires": expires});
             let made = client.send(Method::POST, "/tokens", Some(&body))?;
             if json {
-                println!("{made:#}");
+                say!("{made:#}");
                 return Ok(());
             }
             // The token is alone on standard output, so that it can be redirected to a file.
-            println!("{}", plain(&made["token"]));
+            say!("{}", plain(&made["token"]));
             eprintln!("token {name}, role {role}: store it now, because it is not shown again");
         }
         TokenAction::List => {

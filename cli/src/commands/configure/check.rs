@@ -8,7 +8,7 @@ use millrace_units::count;
 use serde_json::{Value, json};
 
 use crate::arguments::Check;
-use crate::output::Failure;
+use crate::output::{Failure, say};
 
 /// Reads a configuration file.
 ///
@@ -34,7 +34,7 @@ fn checked(file: &Path) -> Result<(Config, Value), Failure> {
 /// Checks a configuration, or prints the schema.
 pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
     if check.schema {
-        println!("{:#}", Config::schema());
+        say!("{:#}", Config::schema());
         return Ok(());
     }
     let Some(file) = &check.file else {
@@ -42,7 +42,7 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
     };
     let (config, shadowed) = checked(file).inspect_err(|failure| {
         if json && failure.wrong > 0 {
-            println!("{:#}", json!({"valid": false, "wrong": failure.wrong, "errors": failure.errors}));
+            say!("{:#}", json!({"valid": false, "wrong": failure.wrong, "errors": failure.errors}));
         }
     })?;
     let (ports, routes) = (config.port.len(), config.route.len());
@@ -52,9 +52,9 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
             "valid": true, "ports": ports, "routes": routes, "bindings": bindings, "filters": filters,
             "shadowed": shadowed,
         });
-        println!("{valid:#}");
+        say!("{valid:#}");
     } else {
-        println!(
+        say!(
             "{} is valid: {}, {}, {}, {}",
             file.display(),
             count(ports, "port"),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::arguments::{Apply, Confirm, Diff, History, HistoryAction, Rollback, Save};
 use crate::client::Client;
 use crate::commands::forwarding::lists::read;
-use crate::output::{Failure, done, plain, print, rows, show};
+use crate::output::{Failure, done, plain, print, rows, say, show};
 
 const COLUMNS: &str = "revision=number | time=shown | who=who/name | state=shown_state | changes \
     | from=origin | comment";
@@ -172,7 +172,7 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
         revision["shown_state"] = shown;
     }
     if rows(&value).is_empty() {
-        println!("no revisions yet");
+        say!("no revisions yet");
         return Ok(());
     }
     print(&value, COLUMNS, false);

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::arguments::Init;
 use crate::commands::doctor::unknown;
-use crate::output::Failure;
+use crate::output::{Failure, put, say};
 
 /// Maximum number of kernel routes listed as comments in the generated file.
 const MOST_ROUTES: usize = 20;
@@ -38,8 +38,8 @@ pub fn init(asked: &Init, json: bool) -> Result<(), Failure> {
             write(path, &text, asked.force)?;
             eprintln!("{} written: review it, then run `millrace check {0}`", path.display());
         }
-        None if json => println!("{:#}", json!({"text": text})),
-        None => print!("{text}"),
+        None if json => say!("{:#}", json!({"text": text})),
+        None => put(&text),
     }
     Ok(())
 }

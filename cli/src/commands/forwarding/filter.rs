@@ -9,7 +9,7 @@ use crate::client::{Client, segment};
 use crate::commands::forwarding::lists::Lines;
 use crate::commands::nouns::describe;
 use crate::commands::watch;
-use crate::output::{Failure, done, plain, rows, show};
+use crate::output::{Failure, done, plain, rows, say, show};
 
 /// Adds, removes, lists and explains filters.
 pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), Failure> {
@@ -54,7 +54,7 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
                 Ok(value)
             };
             if *lines && !json {
-                rows(&look()?).iter().for_each(|filter| println!("{}", line(filter)));
+                rows(&look()?).iter().for_each(|filter| say!("{}", line(filter)));
             } else {
                 watch::list(how, look, ("id", describe(Noun::Filters).columns), json)?;
             }

@@ -7,7 +7,7 @@ use millrace_units::by_number;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::output::Failure;
+use crate::output::{Failure, say};
 
 /// Reads a whole file, or standard input for `-`.
 pub fn read(file: &Path) -> Result<String, Failure> {
@@ -102,7 +102,7 @@ impl Lines {
         if json {
             let error = |(line, problem): &(usize, String)| json!({"line": line, "detail": problem});
             let errors: Vec<Value> = wrong.iter().map(error).collect();
-            println!("{:#}", json!({"file": self.name, "wrong": count, "errors": errors}));
+            say!("{:#}", json!({"file": self.name, "wrong": count, "errors": errors}));
         }
         for (line, problem) in wrong.iter().take(SHOWN).filter(|_| !json) {
             eprintln!("{}:{line}: {problem}", self.name);

@@ -11,7 +11,7 @@ use crate::client::{Client, segment};
 use crate::commands::forwarding::lists::Lines;
 use crate::commands::nouns::describe;
 use crate::commands::watch;
-use crate::output::{Failure, done, plain, rows};
+use crate::output::{Failure, done, plain, rows, say};
 
 /// Adds, removes, lists and looks up routes.
 pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
             if *lines && !json {
                 let routes = look()?;
                 let readable = rows(&routes).iter().filter(|route| is_readable(route));
-                readable.for_each(|route| println!("{}", line(route)));
+                readable.for_each(|route| say!("{}", line(route)));
             } else {
                 watch::list(how, look, ("to", describe(Noun::Routes).columns), json)?;
             }

@@ -6,7 +6,7 @@ use crate::arguments::Drops;
 use crate::client::{Client, segment};
 use crate::commands::observe::capture::write_packets;
 use crate::commands::observe::messages::{Message, print_messages};
-use crate::output::{Failure, plain, rows};
+use crate::output::{Failure, plain, rows, say};
 
 /// Prints drop counters with the last packets of each reason. `--follow` prints new drops, `--write` writes a
 /// pcapng file.
@@ -33,18 +33,18 @@ pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> 
     let is_asked = |count: &&Value| named.as_deref().is_none_or(|reason| count["reason"] == reason);
     let counts: Vec<&Value> = rows(&counts).iter().filter(is_asked).collect();
     if json {
-        println!("{:#}", json!({"counts": counts, "packets": packets}));
+        say!("{:#}", json!({"counts": counts, "packets": packets}));
         return Ok(());
     }
     if counts.is_empty() {
-        println!("no drops");
+        say!("no drops");
     }
     for count in counts {
         let [reason, meaning, total, ports] =
             ["reason", "meaning", "packets", "ports"].map(|key| plain(&count[key]));
-        println!("{reason}  {} ({ports})  {meaning}", millrace_units::count(total, "packet"));
+        say!("{reason}  {} ({ports})  {meaning}", millrace_units::count(total, "packet"));
         let of_reason = rows(&packets).iter().filter(|packet| packet["reason"] == count["reason"]);
-        of_reason.for_each(|packet| println!("  {}", line(packet)));
+        of_reason.for_each(|packet| say!("  {}", line(packet)));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::commands::configure::configuration::{missing, waits};
 use crate::commands::forwarding::{control_plane, place};
 use crate::commands::nouns::{PROMISE_TABLES, describe};
 use crate::commands::observe::{events, hardware};
-use crate::output::{Failure, plain, print, rows, tables, terminal_width};
+use crate::output::{Failure, plain, print, put, rows, say, tables, terminal_width};
 
 /// Maximum number of known names that an error about an unknown name lists.
 const NAMED: usize = 10;
@@ -32,17 +32,17 @@ pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
 fn show_value(mut value: Value, noun: Noun, json: bool) {
     match noun {
         Noun::Openapi => print(&value, "", true),
-        Noun::Configuration if !json => print!("{}", value["text"].as_str().unwrap_or_default()),
-        Noun::Hardware if !json => print!("{}", hardware::drawn(&value)),
-        Noun::Events if !json => print!("{}", events::events_of(&value)),
-        Noun::Audit if !json => print!("{}", events::audit_of(&value)),
-        Noun::Places if !json => print!("{}", place::listed(&value)),
-        Noun::ControlPlane if !json => print!("{}", control_plane::listed(&value)),
-        Noun::Allowances if !json => print!("{}", admission::allowance::listed(&value)),
-        Noun::Admission if !json => print!("{}", admission::listed(&value)),
+        Noun::Configuration if !json => put(value["text"].as_str().unwrap_or_default()),
+        Noun::Hardware if !json => put(&hardware::drawn(&value)),
+        Noun::Events if !json => put(&events::events_of(&value)),
+        Noun::Audit if !json => put(&events::audit_of(&value)),
+        Noun::Places if !json => put(&place::listed(&value)),
+        Noun::ControlPlane if !json => put(&control_plane::listed(&value)),
+        Noun::Allowances if !json => put(&admission::allowance::listed(&value)),
+        Noun::Admission if !json => put(&admission::listed(&value)),
         Noun::Rates if !json => print(&value["ports"], describe(noun).columns, false),
         Noun::Promises if !json => {
-            print!("{}", promises(&value, terminal_width()));
+            put(&promises(&value, terminal_width()));
         }
         Noun::Interface if !json => print(&value["resources"], describe(noun).columns, false),
         Noun::Status if !json => {
@@ -98,7 +98,7 @@ fn show_rows(value: &mut Value, noun: Noun, json: bool) {
     }
     print(value, describe(noun).columns, json);
     if !json {
-        rows(value).iter().filter_map(bypassed).for_each(|line| println!("{line}"));
+        rows(value).iter().filter_map(bypassed).for_each(|line| say!("{line}"));
     }
 }
 

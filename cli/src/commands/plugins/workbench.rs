@@ -13,7 +13,7 @@ use millrace_workbench::{
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{PluginBench, PluginTest};
-use crate::output::{Failure, is_harmless, rows, show, table};
+use crate::output::{Failure, is_harmless, rows, say, show, table};
 use crate::pairs::pairs;
 
 /// Runs a plugin on the packets of a capture file, or on built-in packets.
@@ -36,14 +36,14 @@ pub fn test(test: &PluginTest, json: bool) -> Result<(), Failure> {
     if json {
         let mut value = serde_json::to_value(&trial).map_err(Failure::new)?;
         value["differences"] = json!(differences);
-        println!("{value:#}");
+        say!("{value:#}");
     } else {
         print_trial(&trial);
-        differences.iter().flatten().for_each(|line| println!("{line}"));
+        differences.iter().flatten().for_each(|line| say!("{line}"));
     }
     let differences = differences.map(|differences| differences.len());
     if differences == Some(0) && !json {
-        println!("as expected");
+        say!("as expected");
     }
     match shortcomings(&trial, differences.unwrap_or(0)) {
         shortcomings if shortcomings.is_empty() => Ok(()),
@@ -93,30 +93,33 @@ fn message(text: &str) -> Result<Message, Failure> {
 }
 
 fn print_trial(trial: &Trial) {
-    println!("{:>4}  {:<16} {:>5}  flow", "nr", "verdict", "bytes");
-    trial.packets.iter().for_each(|packet| println!("{packet}"));
+    say!("{:>4}  {:<16} {:>5}  flow", "nr", "verdict", "bytes");
+    trial.packets.iter().for_each(|packet| say!("{packet}"));
     let verdicts = trial.verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}"));
-    println!("{}: {}", count(trial.packets.len(), "packet"), verdicts.collect::<Vec<_>>().join(", "));
+    say!("{}: {}", count(trial.packets.len(), "packet"), verdicts.collect::<Vec<_>>().join(", "));
     if trial.truncated > 0 {
-        println!("{} skipped: truncated in the capture", count(trial.truncated, "packet"));
+        say!("{} skipped: truncated in the capture", count(trial.truncated, "packet"));
     }
     if trial.made > 0 {
-        println!("{} made by the plugin", count(trial.made, "packet"));
+        say!("{} made by the plugin", count(trial.made, "packet"));
     }
-    trial.log.iter().for_each(|line| println!("log: {}", line.replace(|letter| !is_harmless(letter), " ")));
+    trial.log.iter().for_each(|line| say!("log: {}", line.replace(|letter| !is_harmless(letter), " ")));
     if trial.suspensions > 0 {
-        println!("calls suspended at the end of their time slice: {}", trial.suspensions);
+        say!("calls suspended at the end of their time slice: {}", trial.suspensions);
     }
     for fault in &trial.faults {
-        println!(
+        say!(
             "fault in the call of packets {} to {}: {}: {}",
-            fault.first, fault.last, fault.kind, fault.text
+            fault.first,
+            fault.last,
+            fault.kind,
+            fault.text
         );
     }
     for Exchange { message, reply, refused } in &trial.replies {
         match refused {
-            None => println!("{message}: {}", reply.as_ref().unwrap_or(&Value::Null)),
-            Some(refused) => println!("{message}: refused: {refused}"),
+            None => say!("{message}: {}", reply.as_ref().unwrap_or(&Value::Null)),
+            Some(refused) => say!("{message}: refused: {refused}"),
         }
     }
 }
