@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, gettid};
 use wasmtime::Engine;
@@ -13,6 +13,8 @@ use wasmtime::Engine;
 /// thread sleeps until a call wakes it. Waking takes a system call, so the thread doesn't sleep between the
 /// calls of a busy worker.
 const QUIET_TICKS: u32 = 40;
+/// Number of sleeps whose least delay the next sleeps make up for.
+const WINDOW: u32 = 64;
 /// Slice that the thread asks of the kernel: the shortest. A thread with a shorter slice than the running one takes the
 /// processor when it wakes, so slices of plugins end in time on busy processors, too.
 const SHORT: Duration = Duration::from_micros(100);
@@ -167,8 +169,9 @@ fn tick(state: &State, engines: &[Engine], period: Duration) {
     // By default, the kernel's timer slack makes ticks 50 µs late. If the kernel refuses a change, slices are longer.
     let _ = nix::sys::prctl::set_timerslack(1);
     ask_for_slice(SHORT);
-    let tick = || {
-        std::thread::sleep(period);
+    let mut pause = Pause::new(period);
+    let mut tick = || {
+        pause.take();
         engines.iter().for_each(Engine::increment_epoch);
         state.ticks.fetch_add(1, Ordering::Relaxed);
     };
@@ -184,6 +187,43 @@ fn tick(state: &State, engines: &[Engine], period: Duration) {
             sleep_until_needed(state);
         }
         state.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Pause between two ticks: at least the period, and little more although the kernel ends sleeps late, 55 µs here.
+struct Pause {
+    period: Duration,
+    last: Instant,
+    /// Least delay of a sleep in the previous window and in this one. Sleeps are that much shorter than the period.
+    least: [Duration; 2],
+    /// Number of sleeps in this window.
+    sleeps: u32,
+}
+
+impl Pause {
+    fn new(period: Duration) -> Self {
+        Self { period, last: Instant::now(), least: [Duration::ZERO, Duration::MAX], sleeps: 0 }
+    }
+
+    fn take(&mut self) {
+        let begin = Instant::now();
+        let asked = self.period.saturating_sub(self.least[0].min(self.least[1]));
+        std::thread::sleep(asked);
+        self.learn(begin.elapsed().saturating_sub(asked));
+        // A sleep that ended less late than all before it leaves a rest, at most as long as those were late.
+        while self.last.elapsed() < self.period {
+            std::hint::spin_loop();
+        }
+        self.last = Instant::now();
+    }
+
+    fn learn(&mut self, late: Duration) {
+        self.least[1] = self.least[1].min(late);
+        self.sleeps += 1;
+        if self.sleeps == WINDOW {
+            self.least = [self.least[1], Duration::MAX];
+            self.sleeps = 0;
+        }
     }
 }
 
@@ -244,6 +284,22 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         panic!("the thread has another slice");
+    }
+
+    #[test]
+    fn ticks_are_at_least_a_period_apart_and_learn_the_least_delay() {
+        let period = Duration::from_micros(50);
+        let mut pause = Pause::new(period);
+        for _ in 0..4 * WINDOW {
+            let before = pause.last;
+            pause.take();
+            assert!(pause.last - before >= period);
+        }
+        let mut pause = Pause::new(period);
+        (0..WINDOW).for_each(|number| pause.learn(Duration::from_micros(40 + u64::from(number))));
+        assert_eq!(pause.least, [Duration::from_micros(40), Duration::MAX]);
+        pause.learn(Duration::from_micros(7));
+        assert_eq!(pause.least[1], Duration::from_micros(7));
     }
 
     #[test]
