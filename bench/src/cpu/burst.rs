@@ -1,5 +1,5 @@
 //! `burst`, `share-by-input` and `share-by-function`: a burst from one port to another, beside busy principals with
-//! reserved shares. Core spends more of its time on these ports. The principals keep their shares, whatever the place
+//! reserved shares, which are also their limits. Core spends more of its time on these ports. The principals keep their shares, whatever the place
 //! of core among them.
 //!
 //! | case | core |
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_pipeline::{CoreDivision, CoreOrder, CoreSettings, Shed};
-use millrace_schedule::cpu::{CpuSchedulerKind, CpuShare};
+use millrace_schedule::cpu::{CpuPrincipal, CpuSchedulerKind, CpuShare};
 use millrace_units::{Cycles, PrincipalId};
 use millrace_workbench::cycles;
 
@@ -39,8 +39,8 @@ const PACKET: Duration = Duration::from_micros(8);
 /// Duration of a run, and number of runs; the result is their median.
 const TIME: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 7;
-/// Promised maximum change of a principal's processor time, in percent of the processor. Beyond their shares,
-/// principals divide what core leaves idle, and a burst leaves less.
+/// Promised maximum change of a principal's processor time, in percent of the processor. A principal's limit is its
+/// share: beyond their shares, principals would divide what core leaves idle, and a burst leaves less.
 const LIMIT: f64 = 1.0;
 /// Promised minimum of the port's part of the time of core, as a multiple of its part before the burst.
 const RISE: f64 = 1.2;
@@ -154,7 +154,8 @@ fn measure(
     let Cycles(cost) = Cycles::in_time(PACKET, frequency);
     pipeline.create_instance(Arc::new(Burn { name: BURN, cycles: cost }), BURN)?;
     for (number, share) in (0..).zip(SHARES) {
-        pipeline.add_principal(PrincipalId(number), CpuShare::Absolute(share))?;
+        let cpu = CpuPrincipal { share: CpuShare::Absolute(share), limit: Some(share), deadline: None };
+        pipeline.add_limited_principal(PrincipalId(number), cpu)?;
         let filter = format!("src 31.0.0.{}/32", 2 * number + 1);
         pipeline.bind_instance(BURN, "monitor", &filter, Some(PrincipalId(number)))?;
     }

@@ -59,8 +59,8 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     };
     let results = vec![
         measured("lost packets", |(figures, _)| figures.lost, "packets").promising(Bound::AtMost, 0.0),
-        measured("99.9th percentile delay", |(figures, _)| figures.late, "ms"),
-        measured("longest delay", |(figures, _)| figures.longest, "ms"),
+        measured("99.9th percentile delay", |(figures, _)| figures.whole.late, "ms"),
+        measured("longest delay", |(figures, _)| figures.whole.longest, "ms"),
         measured("used part of the port's rate", |(_, rate)| *rate, "1").promising(Bound::AtLeast, BUSY),
     ];
     for Measurement { case, ours, unit, peer, .. } in &results {

@@ -6,7 +6,6 @@
 
 mod network;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +21,6 @@ use super::{drive, frequency, preemptions, settings};
 use crate::family::Family;
 use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, Pipeline, Place, Setup, frame};
-use crate::statistics::median;
 use crate::testbed::process::on_processor;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
@@ -35,12 +33,11 @@ const PACKET: Duration = Duration::from_micros(200);
 /// Duration of a run, and number of runs; the result is their median.
 const TIME: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
-/// Promised maximum of the additional delay of 99.9 % of the packets in most windows of [`WINDOW_TIME`], in microseconds.
+/// Promised maximum of the additional delay of 99.9 % of the packets in most windows of 50 ms, in microseconds.
 ///
 /// The hypervisor and the kernel take the processor from a worker several times per second, each time for longer than
 /// this. So the percentile of a whole run is mostly theirs. It is reported, too, beside that of the worker alone.
 const LATER: f64 = 150.0;
-const WINDOW_TIME: Duration = Duration::from_millis(50);
 
 /// Plugin whose packets each take [`PACKET`].
 struct Busy {
@@ -75,33 +72,23 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Plain flow of a run.
-struct Plain {
-    figures: Figures,
-    /// Median over the windows of the 99.9th percentile of the delay, in microseconds.
-    usually_late: f64,
-}
-
-impl Plain {
-    fn of(seen: &Seen) -> Self {
-        let window = |[due, _]: &[u64; 2]| u128::from(*due) / WINDOW_TIME.as_nanos();
-        let mut windows: BTreeMap<u128, Vec<[u64; 2]>> = BTreeMap::new();
-        seen.times.iter().for_each(|times| windows.entry(window(times)).or_default().push(*times));
-        let late = |times: Vec<[u64; 2]>| Figures::of(&Seen { times, ..Seen::default() }).late * 1e3;
-        let late: Vec<f64> = windows.into_values().map(late).collect();
-        Self { figures: Figures::of(seen), usually_late: median(&late) }
-    }
-}
-
 /// Returns the measurements of a runtime.
-fn report(runtime: &str, beside: &[Plain], alone: &[Plain], options: &mut Options<'_>) -> [Measurement; 4] {
-    let of = |runs: &[Plain], figure: fn(&Figures) -> f64| {
-        runs.iter().map(|run| figure(&run.figures)).collect::<Vec<_>>()
+fn report(
+    runtime: &str,
+    beside: &[Figures],
+    alone: &[Figures],
+    options: &mut Options<'_>,
+) -> [Measurement; 4] {
+    let of = |runs: &[Figures], figure: fn(&Figures) -> f64| {
+        runs.iter().map(|run| figure(run)).collect::<Vec<_>>()
     };
-    let later: Vec<f64> =
-        beside.iter().zip(alone).map(|(with, without)| with.usually_late - without.usually_late).collect();
+    let later: Vec<f64> = beside
+        .iter()
+        .zip(alone)
+        .map(|(with, without)| (with.usual.late - without.usual.late) * 1e3)
+        .collect();
     let name = |what: &str| format!("busy, {runtime}, {what}");
-    let all = |runs: &[Plain]| runs.iter().flat_map(|run| run.figures.delays.clone()).collect::<Vec<_>>();
+    let all = |runs: &[Figures]| runs.iter().flat_map(|run| run.delays.clone()).collect::<Vec<_>>();
     let distribution = Quantiles::of("delay, ms")
         .with(Subject::Millrace, "beside busy principals", &all(beside))
         .with(Subject::Peer, "alone", &all(alone));
@@ -110,10 +97,14 @@ fn report(runtime: &str, beside: &[Plain], alone: &[Plain], options: &mut Option
             .promising(Bound::AtMost, 0.0),
         Measurement::median_of(name("99.9th percentile delay in 50 ms, later than alone"), &later, "us")
             .promising(Bound::AtMost, LATER),
-        Measurement::median_of(name("99.9th percentile delay"), &of(beside, |run| run.late * 1e3), "us")
-            .beside_runs("alone", &of(alone, |run| run.late * 1e3))
-            .peer_about(Subject::Millrace)
-            .with_distribution(distribution),
+        Measurement::median_of(
+            name("99.9th percentile delay"),
+            &of(beside, |run| run.whole.late * 1e3),
+            "us",
+        )
+        .beside_runs("alone", &of(alone, |run| run.whole.late * 1e3))
+        .peer_about(Subject::Millrace)
+        .with_distribution(distribution),
         Measurement::median_of(name("median delay"), &of(beside, |run| run.middle() * 1e3), "us")
             .beside_runs("alone", &of(alone, |run| run.middle() * 1e3))
             .peer_about(Subject::Millrace),
@@ -126,8 +117,8 @@ fn report(runtime: &str, beside: &[Plain], alone: &[Plain], options: &mut Option
 
 /// Runs a worker on its processor. Returns the figures of the plain flow, and the number of times that other work took
 /// the processor.
-fn run_worker(busy: Option<&Busy>) -> Result<(Plain, i64), BenchError> {
-    on_processor(WORKER, || Ok((Plain::of(&measure(busy, INTERVAL, TIME)?), preemptions())))?
+fn run_worker(busy: Option<&Busy>) -> Result<(Figures, i64), BenchError> {
+    on_processor(WORKER, || Ok((Figures::of(&measure(busy, INTERVAL, TIME)?), preemptions())))?
 }
 
 /// Runs a worker for `time`, with a plain flow of this interval. Returns the packets of the plain flow.
@@ -164,20 +155,6 @@ fn measure(busy: Option<&Busy>, interval: Duration, time: Duration) -> Result<Se
 mod tests {
     use super::*;
     use crate::cpu::burn::{BURN, Burn};
-
-    #[test]
-    fn few_disturbed_windows_leave_the_usual_delay() {
-        let window = WINDOW_TIME.as_nanos() as u64;
-        let times = |number: u64| {
-            let delay = if number < 2 * 1000 { 9_000_000 } else { 40_000 };
-            let due = number / 1000 * window + number % 1000;
-            [due, due + delay]
-        };
-        let times = (0..5000).map(times).collect();
-        let plain = Plain::of(&Seen { sent: 5000, left: 5000, times });
-        assert!((plain.usually_late - 40.0).abs() < 1e-9, "{}", plain.usually_late);
-        assert_eq!(plain.figures.late, 9.0);
-    }
 
     #[test]
     fn plain_flow_loses_nothing_beside_busy_principals() {

@@ -22,8 +22,10 @@ use crate::memory::setup::{Chosen, GatesSetup, Pipeline, SEED, Setup, first_flow
 /// Index of no input port, for a flow that never arrives.
 const NOWHERE: usize = usize::MAX;
 
-/// Runs both workers for `time`, with `rate` packets of the plugin per second. Returns the packets of the plain flow.
-pub(super) fn measure(slow: &Slow, rate: u32, paid: bool, time: Duration) -> Result<Seen, BenchError> {
+/// Runs both workers for `time`: the plain flow beside a number of packets of the plugin per second, which has a
+/// principal or not, or alone. Returns the packets of the plain flow.
+pub(super) fn measure(slow: &Slow, beside: Option<(u32, bool)>, time: Duration) -> Result<Seen, BenchError> {
+    let paid = beside.is_none_or(|(_, paid)| paid);
     let owner = |handover| {
         let (_, frame) = flow(Chosen::Of { worker: OWNER, workers: WORKERS, seed: SEED })?;
         let wire = Wire::new(1, vec![every(INTERVAL, frame)]);
@@ -33,7 +35,8 @@ pub(super) fn measure(slow: &Slow, rate: u32, paid: bool, time: Duration) -> Res
         let (_, frame) = flow(across())?;
         // The owner's wire observes its flow 0, so this flow has another number.
         let nothing = Flow { port: NOWHERE, ..every(INTERVAL, frame.clone()) };
-        let wire = Wire::new(1, vec![nothing, every(Duration::from_secs(1) / rate, frame)]);
+        let plugins = beside.map(|(rate, _)| every(Duration::from_secs(1) / rate, frame));
+        let wire = Wire::new(1, std::iter::once(nothing).chain(plugins).collect());
         let pipeline = worker(handover, OTHER, slow, paid, &wire)?;
         wire.start();
         Ok(pipeline)
@@ -88,7 +91,7 @@ mod tests {
     fn plain_flow_of_one_worker_leaves_beside_a_slow_plugin_at_the_other() {
         let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
         let slow = Slow::built_in(frequency().unwrap());
-        let seen = measure(&slow, 2000, true, Duration::from_millis(100)).unwrap();
+        let seen = measure(&slow, Some((2000, true)), Duration::from_millis(100)).unwrap();
         assert!(seen.sent >= 100 && seen.left == seen.sent, "{} {}", seen.sent, seen.left);
     }
 }

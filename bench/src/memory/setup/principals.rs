@@ -46,8 +46,12 @@ impl Pipeline {
 
     /// Adds a principal without limit and deadline.
     pub fn add_principal(&mut self, id: PrincipalId, share: CpuShare) -> Result<(), BenchError> {
+        self.add_limited_principal(id, CpuPrincipal { share, limit: None, deadline: None })
+    }
+
+    /// Adds a principal.
+    pub fn add_limited_principal(&mut self, id: PrincipalId, cpu: CpuPrincipal) -> Result<(), BenchError> {
         let (reply, answer) = sync_channel(1);
-        let cpu = CpuPrincipal { share, limit: None, deadline: None };
         self.tell(PrincipalCommand::Set(
             id,
             PrincipalSettings { cpu, queue: QUEUE, link_queue: QueueId(0) },

@@ -200,6 +200,7 @@ struct Pause {
     sleeps: u32,
 }
 
+#[expect(clippy::disallowed_methods, reason = "the clock thread compares its sleeps with real time")]
 impl Pause {
     fn new(period: Duration) -> Self {
         Self { period, last: Instant::now(), least: [Duration::ZERO, Duration::MAX], sleeps: 0 }
