@@ -80,7 +80,7 @@ fn report(
     options: &mut Options<'_>,
 ) -> [Measurement; 4] {
     let of = |runs: &[Figures], figure: fn(&Figures) -> f64| {
-        runs.iter().map(|run| figure(run)).collect::<Vec<_>>()
+        runs.iter().map(figure).collect::<Vec<_>>()
     };
     let later: Vec<f64> = beside
         .iter()
