@@ -79,9 +79,7 @@ fn report(
     alone: &[Figures],
     options: &mut Options<'_>,
 ) -> [Measurement; 4] {
-    let of = |runs: &[Figures], figure: fn(&Figures) -> f64| {
-        runs.iter().map(figure).collect::<Vec<_>>()
-    };
+    let of = |runs: &[Figures], figure: fn(&Figures) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
     let later: Vec<f64> = beside
         .iter()
         .zip(alone)
