@@ -2,18 +2,24 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Folder that is removed at the end of the test.
-struct Folder(PathBuf);
+/// Lock of a running test: one measures while others would take the processors.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Folder of a test that runs alone. It is removed at the end of the test.
+struct Folder(PathBuf, #[expect(dead_code, reason = "held until the end")] MutexGuard<'static, ()>);
 
 impl Folder {
     fn new(name: &str) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let path = std::env::temp_dir().join(format!("millrace-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(path, alone)
     }
 }
 
@@ -86,8 +92,8 @@ fn cost_of_a_shared_object_is_measured_and_written_in_both_runtimes() {
     // The memory that the process shares with the worker alone has more than 50 KiB.
     assert!(costs["resident"].as_u64().unwrap() > 50_000, "{costs}");
     let on = &costs["measured"]["on"];
-    let part = |name: &str| on["process"][name].as_f64().unwrap();
-    // A busy machine shifts cycles between the parts.
+    let part = |name: &str| on["process"][name].as_f64().unwrap_or(0.0);
+    // A busy machine shifts cycles between the parts, and a part of 0 is not written.
     assert!(on["worker"].is_null() && part("call") + part("packet") + part("byte") > 0.0, "{on}");
     // 100 timers a second.
     assert!(part("fixed") > 1000.0, "{on}");
@@ -118,6 +124,34 @@ fn crash_of_a_shared_object_or_executable_is_an_error_of_the_command() {
         assert!(text.contains("failed during the measurement: crash") && text.contains("SIGILL"), "{text}");
         let tried = value_of_failure(&millrace(&["plugin", "test", &file, "--json"]));
         assert_eq!(tried["faults"][0]["kind"], "crash", "{tried}");
+    }
+}
+
+/// Whether a process runs that this command has started for a shared object: its user's number begins with the command's.
+fn left_a_process(command: u32) -> bool {
+    let mut lines = fs::read_dir("/proc").unwrap().flatten().filter_map(|process| {
+        let line = fs::read_to_string(process.path().join("cmdline")).ok()?;
+        let number: u32 = line.split_once("plugin-process\0")?.1.split('\0').next()?.parse().ok()?;
+        Some(number / 256)
+    });
+    lines.any(|of| of == command % (1 << 24))
+}
+
+#[test]
+fn processes_that_begin_at_the_end_of_a_command_end_with_it() {
+    let folder = Folder::new("object-end");
+    let Some(file) = built(&folder.0, "native", "__builtin_trap();") else { return };
+    for time in 0..20 {
+        // Each crash begins another process.
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        command.args(["plugin", "test", &file]).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut running = command.spawn().unwrap();
+        assert_eq!(running.wait().unwrap().code(), Some(1));
+        let ended = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            !left_a_process(running.id())
+        });
+        assert!(ended, "a process is left after command {time}");
     }
 }
 

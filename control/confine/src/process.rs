@@ -1,7 +1,10 @@
 //! Steps by which a process that has just begun gives up files, its user and resources.
 #![allow(unsafe_code)]
 
+use std::os::fd::AsFd;
+
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
@@ -15,10 +18,10 @@ pub const NOBODY: u32 = 65_534;
 /// Closes all files of this process except standard input, output and error, and leaves its directory, its
 /// user and its privileges. Root becomes the first of `users` that exists in the namespace of users; another
 /// user stays. The kernel kills the process at the end of the thread that started it. The process must not
-/// have opened files.
+/// have opened files. Its standard error must be a pipe that only the process that started it reads.
 ///
 /// # Errors
-/// The kernel refuses a step: the process is then only partly confined and must end.
+/// The kernel refuses a step, or nobody reads the pipe: the process is then only partly confined and must end.
 pub fn leave_origin(users: &[u32]) -> Result<(), ConfineError> {
     close_files().map_err(ConfineError::of("close inherited files"))?;
     chdir("/").map_err(ConfineError::of("change its directory to /"))?;
@@ -26,6 +29,8 @@ pub fn leave_origin(users: &[u32]) -> Result<(), ConfineError> {
     // Set the signal after the change of the user, which resets it.
     prctl::set_pdeathsig(Signal::SIGKILL)
         .map_err(ConfineError::of("set its parent-death signal (PR_SET_PDEATHSIG)"))?;
+    // The parent may have ended before. In a namespace of its own, the process can't ask for its parent.
+    find_reader().map_err(ConfineError::of("find the process that started it"))?;
     prctl::set_no_new_privs().map_err(ConfineError::of("set no_new_privs"))
 }
 
@@ -68,6 +73,17 @@ fn close_files() -> Result<(), Errno> {
     // SAFETY: the process has just begun, so no object owns one of these descriptors.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     Errno::result(closed).map(drop)
+}
+
+/// Fails if standard error is a pipe whose reader has ended.
+fn find_reader() -> Result<(), Errno> {
+    let error = std::io::stderr();
+    let mut waited = [PollFd::new(error.as_fd(), PollFlags::empty())];
+    poll(&mut waited, PollTimeout::ZERO)?;
+    match waited[0].any() {
+        Some(true) => Err(Errno::EPIPE),
+        _ => Ok(()),
+    }
 }
 
 /// Replaces root by an unprivileged user. The kernel then removes all capabilities.

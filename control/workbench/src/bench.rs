@@ -158,8 +158,7 @@ fn measure_calls(
             progress(&format!("measuring calls of {packets_text}, {bytes} bytes each ({pass} of {PASSES})"));
             let calls = meter.batch(packets, bytes, PATIENCE / PASSES)?;
             match best.get_mut(index) {
-                Some(best) if best.median() <= calls.median() => {}
-                Some(best) => *best = calls,
+                Some(best) => best.keep_least(calls),
                 None => best.push(calls),
             }
         }

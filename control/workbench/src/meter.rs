@@ -41,8 +41,19 @@ pub struct BatchCost {
 }
 
 impl BatchCost {
-    /// Median of the time of a packet in the plugin: cycles, or nanoseconds on a machine without a time-stamp counter.
-    pub(crate) fn median(&self) -> f64 {
+    /// Keeps these calls or others of the same kind: those of the least median in the plugin, and the least exchange.
+    pub(crate) fn keep_least(&mut self, other: Self) {
+        let exchanges = [self.exchange, other.exchange].into_iter().flatten();
+        let exchange = exchanges.min_by(|one, other| one.median.total_cmp(&other.median));
+        if other.median() < self.median() {
+            *self = other;
+        }
+        self.exchange = exchange;
+    }
+
+    /// Returns the median of the time of a packet in the plugin: cycles, or nanoseconds on a machine without a time-stamp
+    /// counter.
+    fn median(&self) -> f64 {
         self.cycles.unwrap_or(self.nanoseconds).median
     }
 }
@@ -232,6 +243,25 @@ mod tests {
         assert_eq!(Spread::of((1..=100).map(f64::from).collect()), Spread { median: 50.0, p99: 99.0 });
         assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, p99: 7.0 });
         assert_eq!(Spread::of(Vec::new()), Spread { median: 0.0, p99: 0.0 });
+    }
+
+    #[test]
+    fn least_calls_and_least_exchange_are_kept_apart() {
+        let spread = |median| Spread { median, p99: median };
+        let calls = |cycles, exchange: Option<f64>| BatchCost {
+            packets: 1,
+            bytes: 64,
+            rounds: 1,
+            suspended: 0,
+            nanoseconds: spread(cycles),
+            cycles: Some(spread(cycles)),
+            exchange: exchange.map(spread),
+        };
+        let mut best = calls(5.0, Some(2.0));
+        best.keep_least(calls(4.0, None));
+        assert_eq!(best, calls(4.0, Some(2.0)));
+        best.keep_least(calls(9.0, Some(1.0)));
+        assert_eq!(best, calls(4.0, Some(1.0)));
     }
 
     #[test]
