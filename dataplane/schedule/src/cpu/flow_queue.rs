@@ -4,6 +4,7 @@ use super::chain::{Chain, Linked};
 use super::stage_queues::FlowStages;
 use crate::FlowNumber;
 use crate::arena::{Load, NONE};
+use crate::slots::Slots;
 
 /// Queue of a flow, or of the flows of a principal without a queue of their own.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,20 @@ impl Linked for FlowQueue {
 
     fn set_next(&mut self, number: u32) {
         self.next = number;
+    }
+}
+
+/// Gives each queue of a chain its quanta of all the rounds in which none of them could run, at once.
+pub(super) fn skip_rounds(turns: Chain, queues: &mut Slots<FlowQueue>, quantum: i64) {
+    let (mut most, mut number) = (i64::MIN, turns.first);
+    while let Some(queue) = queues.find(number) {
+        (most, number) = (most.max(queue.deficit), queue.next);
+    }
+    let skipped = most.min(0).saturating_neg() / quantum.max(1) * quantum;
+    number = turns.first;
+    while let Some(queue) = queues.find_mut(number) {
+        queue.deficit = queue.deficit.saturating_add(skipped);
+        number = queue.next;
     }
 }
 

@@ -21,7 +21,7 @@ use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::account::{CpuDrop, CpuFlowAccount};
 use super::chain::Chain;
-use super::flow_queue::{Backlog, FlowQueue};
+use super::flow_queue::{Backlog, FlowQueue, skip_rounds};
 use super::stage_queues::{CpuStage, FlowStages, MOST_DEBT, StageQueues};
 use crate::FlowNumber;
 use crate::arena::{Arena, Held, List, Load, NONE};
@@ -239,6 +239,7 @@ impl<T> CpuQueues<T> {
         queue.deficit = queue.deficit.saturating_sub_unsigned(cycles).max(-most_debt);
         queue.used = queue.used.saturating_add(cycles);
         self.stages.charge((&mut queue.stages, &mut backlog.later), cycles, quantum);
+        let start = backlog.turns.first;
         while let Some(queue) = self.first_of(number) {
             match (queue.deficit > 0, queue.stages.current.list.is_empty()) {
                 (true, true) => self.end_queue(number),
@@ -246,6 +247,11 @@ impl<T> CpuQueues<T> {
                 (false, _) => {
                     queue.deficit = queue.deficit.saturating_add(quantum);
                     self.rotate(number);
+                    // Debts of many queues would take many rounds.
+                    let turns = self.backlogs[number].turns;
+                    if turns.first == start {
+                        skip_rounds(turns, &mut self.queues, quantum);
+                    }
                 }
             }
         }

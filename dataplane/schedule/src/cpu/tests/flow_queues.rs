@@ -43,6 +43,43 @@ fn flows_of_a_principal_share_its_time_by_cycles() {
     assert!(used[&1_u32].abs_diff(used[&2]) <= 1200, "{used:?}");
 }
 
+proptest! {
+    #[test]
+    fn queues_with_debts_take_turns_as_if_round_by_round(
+        costs in proptest::collection::vec(1..400_000_u64, 1..60),
+    ) {
+        let (mut queues, principal, quantum) = (queues(), PrincipalId(2), 1000);
+        queues.set(principal, 100_000);
+        for number in 0..39 {
+            let flow = number % 3;
+            let place = (FlowNumber(flow), CpuStage::ONLY);
+            queues.push(principal, place, ((flow, number, 0), 100), Instant::ZERO).unwrap();
+        }
+        let mut twin: VecDeque<(u32, i64)> = (0..3).map(|flow| (flow, quantum)).collect();
+        let mut left = [13; 3];
+        for cost in costs {
+            let (mut taken, mut asked) = (None, 0);
+            let first = |_: &_| {
+                asked += 1;
+                asked == 1
+            };
+            queues.take(principal, first, |item| taken = Some(item));
+            let (flow, ..) = taken.unwrap();
+            prop_assert_eq!(flow, twin[0].0);
+            left[flow as usize] -= 1;
+            if left[flow as usize] == 0 {
+                return Ok(());
+            }
+            queues.charge(principal, Cycles(cost));
+            twin[0].1 -= cost as i64;
+            while twin[0].1 <= 0 {
+                twin[0].1 += quantum;
+                twin.rotate_left(1);
+            }
+        }
+    }
+}
+
 #[test]
 fn threshold_memory_and_unknown_principal_are_told_apart() {
     let mut queues = queues();
