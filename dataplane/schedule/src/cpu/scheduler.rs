@@ -142,7 +142,7 @@ impl CpuScheduler {
         };
         let reserved = self.reserved - old.reserved();
         settings.check(self.settings.capacity.saturating_sub(reserved), reserved)?;
-        let debt = self.debt(number, now);
+        let (debt, pace) = (self.debt(number, now), self.servers.pace(number));
         let moves = level(self.settings.kind, &settings) != debt.level;
         if moves && self.is_listed(number) {
             self.delist(number);
@@ -154,8 +154,9 @@ impl CpuScheduler {
         }
         self.place(number, &settings);
         self.divide();
-        if moves {
-            self.enter_level(debt, now);
+        match moves {
+            true => self.enter_level(debt, now),
+            false => self.servers.keep_debt(number, pace, now),
         }
         self.renew_limit(number, now);
         self.note_quiet();

@@ -112,6 +112,27 @@ impl Servers {
         (slot.share, slot.period) = (share, period);
     }
 
+    /// Returns the cycles of a server's share in a period, and the period.
+    pub fn pace(&self, server: u32) -> (i64, Duration) {
+        (self.full_budget(server), self.servers[server].period)
+    }
+
+    /// Lets an exhausted server pay for its debt with its present share, after a change from another pace.
+    pub fn keep_debt(&mut self, server: u32, (budget, period): (i64, Duration), now: Instant) {
+        let (new_budget, new_period) = self.pace(server);
+        if !self.is_exhausted(server) || (budget, period) == (new_budget, new_period) {
+            return;
+        }
+        let slot = &mut self.servers[server];
+        // The cycles that the server would get until its deadline, at the old pace.
+        let (left, part) = (slot.deadline.since(now).as_nanos(), i128::from(budget) as u128);
+        let cycles = left.saturating_mul(part) / period.as_nanos().max(1);
+        let left = cycles.saturating_mul(new_period.as_nanos()) / (i128::from(new_budget) as u128).max(1);
+        slot.deadline = now + Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX));
+        let deadline = slot.deadline.as_nanos();
+        self.postpone(server, deadline);
+    }
+
     /// Forgets the budget of a server without backlog, for a new principal under an old number.
     pub fn reset(&mut self, server: u32) {
         if self.is_exhausted(server) {
@@ -261,7 +282,7 @@ impl Servers {
         slot.deadline += slot.period.saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX));
     }
 
-    /// Puts an exhausted server in order after its deadline grew.
+    /// Puts an exhausted server in order after its deadline changed.
     fn postpone(&mut self, server: u32, deadline: u64) {
         self.exhausted.update(&mut self.exhausted_positions, deadline, server);
         if self.contains(server) {

@@ -40,6 +40,26 @@ fn raised_weight_takes_effect_at_once() {
 }
 
 #[test]
+fn raised_and_lowered_share_of_a_server_pays_its_debt_at_once() {
+    let share = |percent| CpuPrincipal { deadline: Some(10 * MILLISECOND), ..absolute(percent) };
+    // A debt of 20 ms, of which the first budget pays a part: at 50 % it lasts 40 ms, at 1 % 2 s.
+    for (from, to, least, most) in [(1, 50, 20, 60), (50, 1, 1000, 2100)] {
+        for kind in ALL_KINDS {
+            let mut processor = backlogged(kind, &[weight(1), share(from)]);
+            processor.scheduler.next(processor.now);
+            overrun(&mut processor);
+            processor.scheduler.change(PrincipalId(1), share(to), processor.now).unwrap();
+            let (begin, before) = (processor.now, used(&processor.scheduler, 1));
+            while used(&processor.scheduler, 1) == before {
+                processor.serve(MILLISECOND, |_| QUANTUM);
+            }
+            let waited = processor.now.since(begin).as_millis();
+            assert!((least..=most).contains(&waited), "{kind:?}, {from} to {to} %: {waited} ms");
+        }
+    }
+}
+
+#[test]
 fn removed_reservation_goes_to_weights_at_once() {
     for kind in FAIR_KINDS {
         let mut processor = backlogged(kind, &[absolute(50), weight(1), absolute(50)]);
