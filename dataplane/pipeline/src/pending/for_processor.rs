@@ -17,7 +17,7 @@ use millrace_units::{Cycles, Instant, PathId, PrincipalId, QueueId};
 use crate::pending::control_work::ControlWork;
 use crate::pending::core_time::{self, CoreTime};
 use crate::pending::grants::Grants;
-use crate::pending::known_principal::Known;
+use crate::pending::known_principal::{Known, Slice, StageCost};
 use crate::pending::loads::PrincipalLoads;
 use crate::pending::principal_counts::{DeadlineCounts, PrincipalCounts, PrincipalDrops};
 
@@ -39,19 +39,6 @@ pub struct PrincipalSettings {
     pub queue: u32,
     /// Queue at ports; 0 for none.
     pub link_queue: QueueId,
-}
-
-/// Slice of a principal.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slice {
-    pub payer: PrincipalId,
-    pub used: Cycles,
-    /// Packets that have left the queue.
-    pub packets: u64,
-    /// Whether the principal has a call to resume.
-    pub is_unfinished: bool,
-    /// Earliest time at which one of the packets began to wait whose calls have ended.
-    pub since: Option<Instant>,
 }
 
 /// Principals of a worker: their shares of the processor, and the packets that wait for it.
@@ -285,25 +272,19 @@ impl ForProcessor {
         taken.get()
     }
 
-    /// Charges a slice to its principal, and to the flow and the stage whose turn it was. Their turn lasts
-    /// until the end of the call that it began.
-    pub fn charge(&mut self, slice: Slice, now: Instant) {
-        let Slice { payer, used, packets, is_unfinished, since } = slice;
+    /// Charges a slice to its principal, and to the flow and the stage whose turn it was. Their turn lasts until the end
+    /// of the call that it began. Returns the cost of the packets of a call that has ended.
+    pub fn charge(&mut self, slice: Slice, now: Instant) -> Option<StageCost> {
+        let Slice { payer, used, is_unfinished, .. } = slice;
         self.scheduler.charge(payer, used, now);
         self.loads.add_used(payer, used);
         self.loads.set_waiting(payer, self.queues.load(payer).0);
-        let owed = self.known_mut(payer).map_or(used, |known| {
-            known.packets += packets;
-            if let Some(since) = since.filter(|_| known.settings.deadline.is_some()) {
-                known.longest_wait = known.longest_wait.max(now.since(since));
-            }
-            std::mem::take(&mut known.owed) + used
-        });
-        match self.known_mut(payer) {
-            Some(known) if is_unfinished => known.owed = owed,
-            _ => self.queues.charge(payer, owed),
+        let (owed, cost) = self.known_mut(payer).map_or((used, None), |known| known.note(&slice, now));
+        if !is_unfinished {
+            self.queues.charge(payer, owed);
         }
         self.queues.prefetch(self.scheduler.prefetch_upcoming());
+        cost
     }
 
     /// Whether no packet waits, and no principal has a call or an event that is due.

@@ -1,10 +1,24 @@
-//! Principal of a worker, with its counters.
+//! Principal of a worker, with its counters and its slices.
 
 use std::time::Duration;
 
 use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::CpuPrincipal;
-use millrace_units::{Cycles, PrincipalId};
+use millrace_units::{Cycles, Instant, PrincipalId};
+
+/// Slice of a principal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    pub payer: PrincipalId,
+    pub used: Cycles,
+    /// Binding at whose stage packets have left the queue, and their number.
+    pub stage: Option<u64>,
+    pub packets: u64,
+    /// Whether the principal has a call to resume.
+    pub is_unfinished: bool,
+    /// Earliest time at which one of the packets began to wait whose calls have ended.
+    pub since: Option<Instant>,
+}
 
 /// Principal of a worker.
 #[derive(Debug)]
@@ -25,10 +39,37 @@ pub(super) struct Known {
     /// Flow of its last slice.
     pub flow: FlowNumber,
     /// Cycles of a call that is still running. Its flow and its stage are charged at its end.
-    pub owed: Cycles,
+    owed: Cycles,
+    /// Binding at whose stage the packets of this call waited, and their number.
+    begun: Option<(u64, u64)>,
+}
+
+/// Cycles of packets that waited at a stage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StageCost {
+    /// Key of the stage's binding, as a number.
+    pub binding: u64,
+    pub used: Cycles,
+    pub packets: u64,
 }
 
 impl Known {
+    /// Adds a slice. Returns the cycles of its call so far and, at the end of the call, the cost of its packets.
+    pub fn note(&mut self, slice: &Slice, now: Instant) -> (Cycles, Option<StageCost>) {
+        self.packets += slice.packets;
+        if let Some(since) = slice.since.filter(|_| self.settings.deadline.is_some()) {
+            self.longest_wait = self.longest_wait.max(now.since(since));
+        }
+        self.begun = slice.stage.map(|binding| (binding, slice.packets)).or(self.begun);
+        let used = std::mem::take(&mut self.owed) + slice.used;
+        if slice.is_unfinished {
+            self.owed = used;
+            return (used, None);
+        }
+        let cost = self.begun.take().map(|(binding, packets)| StageCost { binding, used, packets });
+        (used, cost)
+    }
+
     pub fn new(id: PrincipalId, settings: CpuPrincipal) -> Self {
         Self {
             id,
@@ -41,6 +82,7 @@ impl Known {
             held_back: 0,
             flow: FlowNumber(0),
             owed: Cycles(0),
+            begun: None,
         }
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod core_time;
 pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
 mod grants;
-mod known_principal;
+pub(crate) mod known_principal;
 pub(crate) mod loads;
 mod overload;
 pub(crate) mod principal_counts;

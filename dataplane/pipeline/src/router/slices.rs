@@ -12,7 +12,8 @@ use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 
 use crate::gates::Gates;
-use crate::pending::for_processor::{ForProcessor, Slice};
+use crate::pending::for_processor::ForProcessor;
+use crate::pending::known_principal::{Slice, StageCost};
 use crate::router::Router;
 use crate::tsc::cycles;
 use crate::work::Work;
@@ -125,12 +126,12 @@ impl<'a> Slices<'a> {
             time = now + elapsed.at(settings.frequency);
             let of_others = self.charge_in_line(&mut waiting, time);
             let used = Cycles((elapsed - before).0.saturating_sub(of_others.0));
-            if let Some(stage) = stage {
-                self.router.gates.plugins_mut().bindings.note_cost(stage.binding, used, packets);
-            }
             let is_unfinished = Paid::of(self.router.gates.plugins()).has_call_of(paying);
-            let slice = Slice { payer: paying, used, packets, is_unfinished, since: arrival };
-            waiting.charge(slice, time);
+            let stage = stage.map(|stage| stage.binding);
+            let slice = Slice { payer: paying, used, stage, packets, is_unfinished, since: arrival };
+            if let Some(StageCost { binding, used, packets }) = waiting.charge(slice, time) {
+                self.router.gates.plugins_mut().bindings.note_cost(binding, used, packets);
+            }
             self.memory().set_queued(paying, waiting.waiting_bytes(paying));
             self.queue_for_processor(&mut waiting, time);
             for ran in [paying, payer] {

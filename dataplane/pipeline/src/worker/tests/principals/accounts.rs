@@ -71,6 +71,13 @@ fn plugin_sees_the_packets_of_its_principal_that_wait_and_the_time_that_is_left(
 }
 
 #[test]
+fn cost_of_a_suspended_call_is_that_of_all_its_slices() {
+    let sizes =
+        |suspends| observed(Some(1), suspends).into_iter().map(|(packets, _)| packets).collect::<Vec<_>>();
+    assert_eq!(sizes(true), sizes(false));
+}
+
+#[test]
 fn allowance_of_a_later_stage_is_what_earlier_ones_have_left() {
     let (mut world, calls) = (World::new(), Calls::default());
     world.set_principal(1, 1, 1 << 20);
