@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use millrace_admission::levels::{PROCESS, WORKER};
 use millrace_config::{
     Admission, Allowance, Change, CpuShare, FilterAction, Instance, MemoryLimit, PlacementLevel, Principal,
     Resource, Role, Service, ServiceLevel,
 };
+use millrace_plugin_abi::Plugin;
 use millrace_store::Who;
 use millrace_units::{here, write_rate, write_size};
 
@@ -73,7 +75,7 @@ pub(crate) fn check(model: &Model, by: &Requester, changes: &[Change]) -> Result
     let wanted = changes.iter().fold(model.principals.clone(), |all, change| after(&all, change));
     let mut allowances = by.allowances(&model.admission).peekable();
     if !by.is_admin() {
-        check_role(by, allowances.peek().is_some(), &wanted, changes)?;
+        check_role(model, by, (allowances.peek().is_some(), &wanted), changes)?;
     }
     allowances.try_for_each(|allowance| {
         let checked = check_owners(by, &model.principals, &wanted)
@@ -86,14 +88,14 @@ pub(crate) fn check(model: &Model, by: &Requester, changes: &[Change]) -> Result
 
 /// Checks that changes need no more than a role below `admin`.
 fn check_role(
+    model: &Model,
     by: &Requester,
-    has_allowance: bool,
-    wanted: &[Principal],
+    (has_allowance, wanted): (bool, &[Principal]),
     changes: &[Change],
 ) -> Result<(), ControlError> {
     let user = &*by.who.name;
     let forbidden = |problem: String| Err(ControlError::Forbidden(Role::Admin, problem));
-    if let Some(instance) = changes.iter().find_map(changed_load) {
+    if let Some(instance) = changes.iter().find_map(|change| changed_load(model, change)) {
         return forbidden(format!(
             "instance {instance:?}: a declared load needs the role admin, because it reserves processor time that \
              counts to no principal: reserve time for a principal instead, and bind the instance with it"
@@ -123,18 +125,28 @@ fn check_role(
 }
 
 /// Returns the instance whose declared load a change sets, changes or removes.
-fn changed_load(change: &Change) -> Option<&str> {
+fn changed_load<'c>(model: &Model, change: &'c Change) -> Option<&'c str> {
     let load = |service: &Option<Service>| service.map(|one| Service { level: None, worker: None, ..one });
-    let has_load = |service: &Option<Service>| service.is_some_and(|one| one.rate > 0);
+    let has_load = |service: &Option<Service>, needs: bool| service.is_some_and(|one| needs || one.rate > 0);
     match change {
         Change::AddInstance(one) | Change::RemoveInstance(one) => {
-            has_load(&one.service).then_some(&*one.name)
+            let needs =
+                model.plugins.plugin_named(&one.plugin).is_ok_and(|plugin| needs_without_packets(&*plugin));
+            has_load(&one.service, needs).then_some(&*one.name)
         }
         Change::SetService { instance, from, to } => {
-            (load(from) != load(to) && (has_load(from) || has_load(to))).then_some(&**instance)
+            let needs = model.plugins.plugin_of(instance).is_ok_and(|plugin| needs_without_packets(&*plugin));
+            let (before, after) = (has_load(from, needs), has_load(to, needs));
+            (before != after || load(from) != load(to) && after).then_some(&**instance)
         }
         _ => None,
     }
+}
+
+/// Whether a service reserves something even if it declares no packets.
+fn needs_without_packets(plugin: &dyn Plugin) -> bool {
+    let fixed = |kind: &str| plugin.declared_cycles(kind).is_some_and(|cycles| cycles.fixed > 0.0);
+    plugin.declared_needs().memory > 0.0 || [WORKER, PROCESS].into_iter().any(fixed)
 }
 
 /// Returns the principal that a binding or filter names.

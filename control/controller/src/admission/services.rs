@@ -7,10 +7,13 @@ mod refusal;
 mod room;
 pub(crate) mod set;
 
+use std::collections::BTreeMap;
+
 use millrace_admission::impact::Impact;
+use millrace_admission::levels::{PROCESS, WORKER};
 use millrace_admission::placement::online::Promises;
 use millrace_config::{Admission, Principal, Router, Service, ServiceLevel};
-use millrace_plugin_abi::{Plugin, Runtime};
+use millrace_plugin_abi::{DeclaredCycles, DeclaredNeeds, Plugin, Runtime};
 use millrace_units::BitRate;
 
 use self::machine::{Held, HeldLink, Machine, Standing, cost};
@@ -142,6 +145,57 @@ pub(crate) fn place(
     Ok(decision.carry_out(&mut model.placements) || before != level(model))
 }
 
+/// Places the services of a plugin that gets another version with other declared costs: at their levels, or at others if
+/// these have no room. Returns the services as they were before, and whether levels have changed.
+///
+/// # Errors
+/// A service fits nowhere with the costs of the new version. Nothing has changed then.
+pub(crate) fn place_version(
+    model: &mut Model,
+    plugin: &dyn Plugin,
+    no_cache: Option<&'static str>,
+) -> Result<(Vec<PlacedService>, bool), ControlError> {
+    let before = model.placements.services.clone();
+    if declared(&*model.plugins.plugin_named(plugin.name())?) == declared(plugin) {
+        return Ok((before, false));
+    }
+    let is_own = |placed: &PlacedService| placed.plugin == plugin.name();
+    let (own, others): (Vec<_>, Vec<_>) = before.iter().cloned().partition(is_own);
+    model.placements.services = others;
+    for placed in own {
+        let at = |level| {
+            let service = Service { level, ..placed.service };
+            let demand = Demand { is_free: true, ..Demand::of(&placed.instance, plugin, service) };
+            decide(model, demand, no_cache)
+        };
+        match at(Some(placed.level)).or_else(|_| at(placed.service.level)) {
+            Ok(mut decision) => {
+                decision.placed.service = placed.service;
+                decision.carry_out(&mut model.placements);
+            }
+            Err(error) => {
+                model.placements.services = before;
+                let version = plugin.version();
+                let text =
+                    format!("plugin {}: version {version} declares other costs: {error}", plugin.name());
+                return Err(ControlError::conflict(text));
+            }
+        }
+    }
+    let level = |services: &[PlacedService], name: &str| {
+        services.iter().find(|placed| placed.instance == name).map(|placed| placed.level)
+    };
+    let now = &model.placements.services;
+    let has_moved = before.iter().any(|one| level(now, &one.instance) != Some(one.level));
+    Ok((before, has_moved))
+}
+
+/// Returns what a plugin declares for its instances.
+fn declared(plugin: &dyn Plugin) -> (Vec<Option<DeclaredCycles>>, DeclaredNeeds, bool) {
+    let cycles = [WORKER, PROCESS].map(|kind| plugin.declared_cycles(kind)).into();
+    (cycles, plugin.declared_needs(), plugin.ebpf_variant().is_some())
+}
+
 /// Chooses other levels for services at levels that allowances of their owners exclude, if these are not configured and
 /// another level has room. Returns the services that move, at their new places.
 pub(crate) fn obey_allowances(model: &mut Model, no_cache: Option<&'static str>) -> Vec<PlacedService> {
@@ -225,7 +279,7 @@ pub(crate) fn check_links(model: &Model, principals: &[Principal]) -> Result<(),
     check_switches(model, (&model.router, &model.admission), held, &before).map_err(|(_, problem)| problem)
 }
 
-/// Checks like [`check_links`] that the switches carry all promises with other settings of the router.
+/// Checks that services and reserved rates fit with other settings of the router or of admission.
 ///
 /// # Errors
 /// Names the first principal or service beyond this.
@@ -234,8 +288,61 @@ pub(crate) fn check_settings(
     router: &Router,
     admission: &Admission,
 ) -> Result<(), ControlError> {
-    let held = Held::of(model, &model.principals);
-    check_switches(model, (router, admission), held, &[]).map_err(|(_, problem)| problem)
+    let held = || Held::of(model, &model.principals);
+    check_services(model, (router, admission), held())?;
+    check_switches(model, (router, admission), held(), &[]).map_err(|(_, problem)| problem)
+}
+
+/// Checks that the services fit beside the shares of these principals, of which `pays` selects those that pay at the
+/// workers. The sums over all workers must fit: this checks the single workers of pinned services.
+///
+/// # Errors
+/// Names the first service that would lack something.
+pub(super) fn check_pinned(
+    model: &Model,
+    principals: &[Principal],
+    pays: impl Fn(&str) -> bool,
+) -> Result<(), ControlError> {
+    if model.placements.services.iter().all(|placed| placed.service.worker.is_none()) {
+        return Ok(());
+    }
+    let shares = principals.iter().filter(|one| pays(&one.name)).filter_map(Principal::reserved_cpu);
+    let workers = shares.map(|share| u64::from(share.ppm())).sum();
+    let held = Held { workers, ..Held::of(model, principals) };
+    check_services(model, (&model.router, &model.admission), held)
+}
+
+/// Checks that no service lacks something with these settings and promises to principals, unless it did before.
+fn check_services(model: &Model, settings: (&Router, &Admission), held: Held) -> Result<(), ControlError> {
+    let before = lacks(model, (&model.router, &model.admission), Held::of(model, &model.principals));
+    let new = lacks(model, settings, held).into_iter().find(|(instance, _)| !before.contains_key(instance));
+    match new {
+        None => Ok(()),
+        Some((instance, lack)) => Err(ControlError::conflict(format!(
+            "instance {instance:?} would lack {lack}: free or move it first, or reserve less for principals"
+        ))),
+    }
+}
+
+/// Returns the services for which these settings and promises leave too little, with what they lack.
+fn lacks<'m>(model: &'m Model, settings: (&Router, &Admission), held: Held) -> BTreeMap<&'m str, String> {
+    let Ok(machine) = Machine::with(model, settings, held, planned_cache(model)) else {
+        return BTreeMap::new();
+    };
+    let plugin = |placed: &'m PlacedService| model.plugins.plugin_named(placed.plugin).ok();
+    let placed = model.placements.services.iter().filter_map(|placed| Some((placed, plugin(placed)?)));
+    let placed: Vec<_> = placed.collect();
+    let demands = placed.iter().map(|(one, plugin)| Demand::of(&one.instance, &**plugin, one.service));
+    let mut promises = machine.promises(demands);
+    let mut lacks = BTreeMap::new();
+    for (one, _) in &placed {
+        let Some(used) = impact(&machine, model, one) else { continue };
+        if let Some(lack) = promises.utilization().lack(&used) {
+            lacks.insert(&*one.instance, machine.room.lack(lack));
+        }
+        promises.hold(machine.room.alone(&one.instance, used), 0, false);
+    }
+    lacks
 }
 
 /// Returns the first reserved rate of the configured principals that the switches can't carry: the name of its

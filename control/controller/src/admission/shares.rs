@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use millrace_config::{Admission, Config, CpuShare, Filter, Principal, Router, Step};
 use millrace_units::count;
 
+use super::services::check_pinned;
 use super::time::{Whole, percent, promised};
 use crate::ControlError;
 use crate::model::Model;
@@ -47,8 +48,8 @@ pub(crate) fn check_running(
     let payers: BTreeSet<&str> = named.into_iter().map(|name| Principal::payer(principals, name)).collect();
     let pays = |name: &str| payers.contains(name);
     let whole = Whole::of(&model.router, &model.admission).beside(model.placements.used());
-    let checked = check(principals, whole, pays);
-    checked.map_err(|(_, problem)| ControlError::conflict(problem))
+    check(principals, whole, pays).map_err(|(_, problem)| ControlError::conflict(problem))?;
+    check_pinned(model, principals, pays)
 }
 
 /// Checks that the shares of all principals fit, once a filter gives its principal to paths.

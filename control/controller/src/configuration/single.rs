@@ -58,6 +58,7 @@ pub(crate) fn plan_admission(
     let to = Admission { allowance: from.allowance.clone(), ..to };
     check_with(model, &model.router, &to)?;
     check_memory(&model.principals, model, &to)?;
+    check_settings(model, &model.router, &to)?;
     Owners(model).check_links(&model.principals, to.link)?;
     Ok(if from == to { Vec::new() } else { vec![Change::Admission { from, to }] })
 }

@@ -179,14 +179,11 @@ impl Operation for MoveInstance {
     async fn carry_out(self, acting: &Acting) -> Result<InstanceView, ControlError> {
         let Self { name, changes } = self;
         let (router, by) = (acting.router(), acting.caller().requester());
-        let (kept, plugin, runtimes) = {
+        let (plugin, runtimes) = {
             let inner = router.to_change()?;
             let plugin = inner.model.plugins.plugin_of(&name)?;
-            let service = inner.model.placements.service(&name).map(|placed| placed.service);
-            let service: Service = patched(&service.unwrap_or_default(), &changes)?;
+            let (_, service) = plan_move(&inner.model, &by, &name, &changes)?;
             let runtimes = other_runtime(&inner.model, &name, &*plugin, service)?;
-            let kept = Some(service).filter(|service| *service != Service::default());
-            plan_move(&inner.model, &by, &name, kept)?;
             // What would be refused moves no code.
             let runtime = match runtimes {
                 None => plugin.runtime(),
@@ -195,7 +192,7 @@ impl Operation for MoveInstance {
             };
             let demand = Demand { runtime, ..Demand::of(&name, &*plugin, service) };
             decide(&inner.model, demand, inner.offload.why_no_cache())?;
-            (kept, plugin.name(), runtimes)
+            (plugin.name(), runtimes)
         };
         if runtimes.is_some() {
             acting.caller().may(Role::Admin)?;
@@ -205,10 +202,15 @@ impl Operation for MoveInstance {
             if let Some((_, to)) = runtimes {
                 move_to_runtime(&router, plugin, to).await?;
             }
-            let plan = move |inner: &mut Inner| Ok((vec![plan_move(&inner.model, &by, &name, kept)?], name));
+            // Another client may have changed other keys of the service meanwhile.
+            let plan =
+                move |inner: &mut Inner| Ok((vec![plan_move(&inner.model, &by, &name, &changes)?.0], name));
             let moved = router.change(plan, |inner, name| instance_view(inner, &name)).await;
-            if let (Err(_), Some((from, _))) = (&moved, runtimes) {
-                move_to_runtime(&router, plugin, from).await?;
+            if let (Err(error), Some((from, _))) = (&moved, runtimes)
+                && let Err(second) = move_to_runtime(&router, plugin, from).await
+            {
+                let text = format!("{error}; plugin {plugin} can't return to its runtime either: {second}");
+                return Err(ControlError::conflict(text));
             }
             moved
         };
@@ -217,18 +219,20 @@ impl Operation for MoveInstance {
     }
 }
 
-/// Returns the change of the load and level of an instance, if the user may make it.
+/// Returns the change of the load and level of an instance, if the user may make it, and the new service.
 fn plan_move(
     model: &Model,
     by: &Requester,
     name: &str,
-    to: Option<Service>,
-) -> Result<ConfigChange, ControlError> {
-    refuse_placed(model, name, to)?;
+    changes: &Map<String, Value>,
+) -> Result<(ConfigChange, Service), ControlError> {
     let from = model.placements.service(name).map(|placed| placed.service);
+    let service: Service = patched(&from.unwrap_or_default(), changes)?;
+    let to = Some(service).filter(|service| *service != Service::default());
+    refuse_placed(model, name, to)?;
     let change = ConfigChange::SetService { instance: name.into(), from, to };
     check(model, by, std::slice::from_ref(&change))?;
-    Ok(change)
+    Ok((change, service))
 }
 
 /// Returns the runtimes of an instance's plugin before and after a move; `None` if the runtime stays.

@@ -10,6 +10,7 @@ use super::figures::{HARDWARE_FILE, known_figures};
 use super::room::Room;
 use super::*;
 
+mod changes;
 mod measured;
 mod sums;
 

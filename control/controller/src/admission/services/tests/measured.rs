@@ -49,7 +49,7 @@ fn figures_of_a_measured_machine_are_known_by_its_file() {
 }
 
 /// Plans a router with two workers on a measured machine. `provisioning` says how much of its components may be promised.
-fn planned(provisioning: &str, entries: &str) -> Result<Model, String> {
+pub(super) fn planned(provisioning: &str, entries: &str) -> Result<Model, String> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("millrace-switches-{}-{number}", std::process::id()));
@@ -76,7 +76,7 @@ fn near(found: f64, expected: f64) {
 }
 
 /// Returns the configuration of a service at the workers.
-fn at_workers(rate: u32) -> String {
+pub(super) fn at_workers(rate: u32) -> String {
     format!(
         "[[instance]]\nplugin = \"null\"\nname = \"a\"\n[instance.service]\nrate = {rate}\npacket = 1\n\
          size = \"100B\"\nlevel = \"worker\"\n"
@@ -157,7 +157,7 @@ fn measured_memory_is_promised_where_none_is_configured() {
 }
 
 /// Returns the configuration of a service that needs a part of a processor.
-fn needing(name: &str, plugin: &str, part: f64, level: &str) -> String {
+pub(super) fn needing(name: &str, plugin: &str, part: f64, level: &str) -> String {
     let packet = crate::workers::tsc::frequency() as f64 * part / 1_000.0;
     format!(
         "[[instance]]\nplugin = \"{plugin}\"\nname = \"{name}\"\n[instance.service]\nrate = 1000\n\
