@@ -87,7 +87,7 @@ impl Operation for RollBackPlugin {
             let held = inner.quarantine().of_plugin(name)?;
             return Err(ControlError::conflict(no_earlier_version(name, &held)));
         };
-        let view = inner.change_version(&plugin, Inheritance::Tried)?;
+        let view = change_version(&mut inner, &plugin, Inheritance::Tried)?;
         inner.model.repository.rolled_back(name);
         // At the next start, too, the file is that of the earlier version, which is below the highest one by then.
         let is_other = view.from != view.to;
@@ -140,7 +140,7 @@ async fn upgrade_to_file(
         )));
     }
     let remembered = remember(&mut inner.model, &admission)?;
-    let replaced = inner.change_version(&plugin, inheritance);
+    let replaced = change_version(&mut inner, &plugin, inheritance);
     let mut view = match replaced {
         Ok(view) => view,
         Err(error) => {
@@ -375,24 +375,23 @@ fn restore_version(inner: &mut Inner, old: &dyn Plugin, versions: (u32, u32)) ->
     Ok(())
 }
 
-impl Inner {
-    /// Replaces a plugin by another version whose declared costs fit: at all workers, or at none.
-    fn change_version(
-        &mut self,
-        plugin: &Arc<dyn Plugin>,
-        inheritance: Inheritance,
-    ) -> Result<UpgradeView, ControlError> {
-        let no_cache = self.offload.why_no_cache();
-        let (before, has_moved) = place_version(&mut self.model, &**plugin, no_cache)?;
-        let replaced = self.replace(plugin, inheritance);
-        match &replaced {
-            Ok(_) if has_moved => tell_placements(&self.model, &mut self.offload, &mut self.workers)?,
-            Ok(_) => {}
-            Err(_) => self.model.placements.services = before,
-        }
-        replaced
+/// Replaces a plugin by another version whose declared costs fit: at all workers, or at none.
+fn change_version(
+    inner: &mut Inner,
+    plugin: &Arc<dyn Plugin>,
+    inheritance: Inheritance,
+) -> Result<UpgradeView, ControlError> {
+    let (before, has_moved) = place_version(&mut inner.model, &**plugin, inner.offload.why_no_cache())?;
+    let replaced = inner.replace(plugin, inheritance);
+    match &replaced {
+        Ok(_) if has_moved => tell_placements(&inner.model, &mut inner.offload, &mut inner.workers)?,
+        Ok(_) => {}
+        Err(_) => inner.model.placements.services = before,
     }
+    replaced
+}
 
+impl Inner {
     /// Replaces a plugin by another version or runtime: at all workers, or at none.
     fn replace(
         &mut self,
