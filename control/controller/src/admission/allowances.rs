@@ -136,8 +136,8 @@ fn changed_load<'c>(model: &Model, change: &'c Change) -> Option<&'c str> {
         }
         Change::SetService { instance, from, to } => {
             let needs = model.plugins.plugin_of(instance).is_ok_and(|plugin| needs_without_packets(&*plugin));
-            let (before, after) = (has_load(from, needs), has_load(to, needs));
-            (before != after || load(from) != load(to) && after).then_some(&**instance)
+            let is_load = has_load(from, needs) || has_load(to, needs);
+            (is_load && load(from) != load(to)).then_some(&**instance)
         }
         _ => None,
     }

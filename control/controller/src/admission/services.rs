@@ -92,13 +92,17 @@ pub(crate) fn decide(
 ) -> Result<Decision, ControlError> {
     let machine = Machine::of(model, no_cache)?;
     let others = model.placements.services.iter().filter(|placed| placed.instance != demand.instance);
-    let placed = others.map(|placed| Ok((placed, model.plugins.plugin_named(placed.plugin)?)));
+    // Other services of the plugin cost as much as its version that is to be placed.
+    let other = |placed: &PlacedService| (placed.plugin != demand.plugin.name()).then_some(placed.plugin);
+    let plugin = |placed| other(placed).map(|name| model.plugins.plugin_named(name)).transpose();
+    let placed = others.map(|placed| Ok((placed, plugin(placed)?)));
     let placed = placed.collect::<Result<Vec<_>, ControlError>>()?;
     let placed: Vec<Standing<'_>> = placed
         .iter()
         .map(|(placed, plugin)| {
             let is_pinned = placed.service.pin().is_some();
-            let demand = Demand::of(&placed.instance, &**plugin, placed.service);
+            let plugin = plugin.as_deref().unwrap_or(demand.plugin);
+            let demand = Demand::of(&placed.instance, plugin, placed.service);
             Standing { demand, place: Place { level: placed.level, used: placed.used }, is_pinned }
         })
         .collect();
@@ -159,10 +163,8 @@ pub(crate) fn place_version(
     if declared(&*model.plugins.plugin_named(plugin.name())?) == declared(plugin) {
         return Ok((before, false));
     }
-    let is_own = |placed: &PlacedService| placed.plugin == plugin.name();
-    let (own, others): (Vec<_>, Vec<_>) = before.iter().cloned().partition(is_own);
-    model.placements.services = others;
-    for placed in own {
+    let mut has_moved = false;
+    for placed in before.iter().filter(|placed| placed.plugin == plugin.name()) {
         let at = |level| {
             let service = Service { level, ..placed.service };
             let demand = Demand { is_free: true, ..Demand::of(&placed.instance, plugin, service) };
@@ -171,7 +173,8 @@ pub(crate) fn place_version(
         match at(Some(placed.level)).or_else(|_| at(placed.service.level)) {
             Ok(mut decision) => {
                 decision.placed.service = placed.service;
-                decision.carry_out(&mut model.placements);
+                has_moved |= decision.placed.level != placed.level;
+                has_moved |= decision.carry_out(&mut model.placements);
             }
             Err(error) => {
                 model.placements.services = before;
@@ -182,11 +185,6 @@ pub(crate) fn place_version(
             }
         }
     }
-    let level = |services: &[PlacedService], name: &str| {
-        services.iter().find(|placed| placed.instance == name).map(|placed| placed.level)
-    };
-    let now = &model.placements.services;
-    let has_moved = before.iter().any(|one| level(now, &one.instance) != Some(one.level));
     Ok((before, has_moved))
 }
 
@@ -360,8 +358,7 @@ fn check_switches(
     held: Held,
     before: &[HeldLink],
 ) -> Result<(), ((String, String), ControlError)> {
-    let is_same = settings == (&model.router, &model.admission);
-    if is_same && held.links.is_empty() {
+    if held.links.is_empty() {
         return Ok(());
     }
     let Ok(machine) = Machine::with(model, settings, held, planned_cache(model)) else { return Ok(()) };
@@ -369,15 +366,6 @@ fn check_switches(
     for placed in &model.placements.services {
         if let Some(mut used) = impact(&machine, model, placed) {
             used.sums.retain(|(component, _)| machine.room.is_switch(*component));
-            let lack = promises.utilization().lack(&used).filter(|_| !is_same);
-            if let Some(lack) = lack {
-                let text = format!(
-                    "instance {:?}: lacks {}: free or move it first",
-                    placed.instance,
-                    machine.room.lack(lack)
-                );
-                return Err(((String::new(), String::new()), ControlError::conflict(text)));
-            }
             let used = machine.room.alone(&placed.instance, used);
             promises.hold(used, 0, false);
         }

@@ -14,13 +14,13 @@ mod changes;
 mod measured;
 mod sums;
 
-/// Plugin of a runtime, with or without an eBPF variant and a declared cost: cycles per packet, per byte and per second,
+/// Plugin `null` of a runtime, with or without an eBPF variant and a declared cost: cycles per packet, per byte and per second,
 /// and packets that leave for each that arrives. Its instances have a mebibyte of memory.
 struct Kind(Runtime, bool, Option<[f64; 4]>);
 
 impl Plugin for Kind {
     fn name(&self) -> &'static str {
-        "kind"
+        "null"
     }
 
     fn runtime(&self) -> Runtime {
@@ -61,7 +61,7 @@ impl Plugin for Kind {
     }
 
     fn create(&self, _: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        Err(PluginError::unknown_message("kind", "any", &[]))
+        Err(PluginError::unknown_message("null", "any", &[]))
     }
 }
 
@@ -195,7 +195,7 @@ fn move_is_admitted_with_the_runtime_that_it_brings() {
 fn services_of_the_same_load_move_back() {
     let placed = |level, rate, used| PlacedService {
         instance: "a".to_owned(),
-        plugin: "kind",
+        plugin: "null",
         service: service(rate),
         level,
         used: Used { worker: used, ..Used::default() },

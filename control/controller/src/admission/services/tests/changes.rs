@@ -1,5 +1,7 @@
 //! Tests of changes beside services that are placed.
 
+use std::sync::Arc;
+
 use millrace_config::{Admission, Principal, PromisedPart};
 
 use super::measured::{at_workers, needing, planned};
@@ -43,55 +45,40 @@ fn part_that_may_be_promised_holds_for_a_pinned_service_too() {
     );
 }
 
-/// Later version of the plugin `null`, with a cost of a packet in cycles.
-struct Later(f64);
-
-impl Plugin for Later {
-    fn name(&self) -> &'static str {
-        "null"
-    }
-
-    fn runtime(&self) -> Runtime {
-        Runtime::BuiltIn
-    }
-
-    fn version(&self) -> &'static str {
-        "9.0.0"
-    }
-
-    fn summary(&self) -> &'static str {
-        ""
-    }
-
-    fn positions(&self) -> &[Position] {
-        &Position::ALL
-    }
-
-    fn messages(&self) -> &[(&'static str, &'static str)] {
-        &[]
-    }
-
-    fn declared_cycles(&self, _kind: &str) -> Option<DeclaredCycles> {
-        Some(DeclaredCycles { packet: self.0, ..DeclaredCycles::default() })
-    }
-
-    fn create(&self, _: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        Err(PluginError::unknown_message("null", "any", &[]))
-    }
-}
-
 #[test]
 fn version_with_greater_costs_is_refused_where_they_do_not_fit() {
-    let mut model = planned("", &at_workers(500_000)).unwrap();
-    // The plugin without a declared cost stands for an earlier version with one.
-    model.placements.services[0].service.packet = None;
-    let cycle = |part: f64| Later(crate::workers::tsc::frequency() as f64 * part / 5e5);
+    let second = at_workers(500_000).replace("\"a\"", "\"b\"");
+    let entries = at_workers(500_000) + &second.replace("500000", "1000");
+    let mut model = planned("", &entries).unwrap();
+    // The manifest's cost counts, and that of the version that runs is next to nothing.
+    model
+        .plugins
+        .replace_plugin(Arc::new(Kind(Runtime::BuiltIn, false, Some([1.0, 0.0, 0.0, 1.0]))))
+        .unwrap();
+    model.placements.services.iter_mut().for_each(|placed| placed.service.packet = None);
+    let later = |part: f64| {
+        let cycles = crate::workers::tsc::frequency() as f64 * part / 5e5;
+        Kind(Runtime::BuiltIn, false, Some([cycles, 0.0, 0.0, 1.0]))
+    };
     let before = model.placements.services.clone();
-    let error = place_version(&mut model, &cycle(1.5), None).unwrap_err().to_string();
-    assert!(error.starts_with("plugin null: version 9.0.0 declares other costs"), "{error}");
-    assert_eq!(model.placements.services, before);
-    let (earlier, has_moved) = place_version(&mut model, &cycle(0.5), None).unwrap();
+    // One processor is left of both workers. Each service would fit beside the other one at its earlier cost.
+    for part in [1.5, 0.9999] {
+        let error = place_version(&mut model, &later(part), None).unwrap_err().to_string();
+        assert!(error.starts_with("plugin null: version 1.0.0 declares other costs"), "{error}");
+        assert_eq!(model.placements.services, before);
+    }
+    let (earlier, has_moved) = place_version(&mut model, &later(0.5), None).unwrap();
     assert_eq!((earlier, has_moved), (before, false));
     let used = model.placements.service("a").unwrap().used.worker;
     assert!(used.abs_diff(500_000) < 10, "{used}");
+}
+
+#[test]
+fn version_that_can_be_offloaded_no_longer_brings_its_services_to_the_workers() {
+    let mut model = planned("", &at_workers(1000)).unwrap();
+    let placed = &mut model.placements.services[0];
+    (placed.service, placed.level) = (service(1000), ServiceLevel::Offload);
+    let (_, has_moved) = place_version(&mut model, &SANDBOXED, None).unwrap();
+    let placed = model.placements.service("a").unwrap();
+    assert_eq!((has_moved, placed.level, placed.service), (true, ServiceLevel::Worker, service(1000)));
 }
