@@ -210,7 +210,7 @@ impl Operation for MoveInstance {
                 && let Err(second) = move_to_runtime(&router, plugin, from).await
             {
                 let text = format!("{error}; plugin {plugin} can't return to its runtime either: {second}");
-                return Err(ControlError::conflict(text));
+                return Err(ControlError::System(text));
             }
             moved
         };

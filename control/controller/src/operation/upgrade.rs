@@ -383,10 +383,13 @@ fn change_version(
 ) -> Result<UpgradeView, ControlError> {
     let (before, has_moved) = place_version(&mut inner.model, &**plugin, inner.offload.why_no_cache())?;
     let replaced = inner.replace(plugin, inheritance);
-    match &replaced {
-        Ok(_) if has_moved => tell_placements(&inner.model, &mut inner.offload, &mut inner.workers)?,
-        Ok(_) => {}
-        Err(_) => inner.model.placements.services = before,
+    if replaced.is_err() {
+        inner.model.placements.services = before;
+    } else if has_moved
+        && let Err(error) = tell_placements(&inner.model, &mut inner.offload, &mut inner.workers)
+    {
+        // The version has changed all the same, and a worker that doesn't answer gets the placements when it resumes.
+        tracing::warn!(plugin = plugin.name(), "the levels of its instances: {error}");
     }
     replaced
 }
