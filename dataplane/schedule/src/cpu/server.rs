@@ -125,9 +125,9 @@ impl Servers {
         }
         let slot = &mut self.servers[server];
         // The cycles that the server would get until its deadline, at the old pace.
-        let (left, part) = (slot.deadline.since(now).as_nanos(), i128::from(budget) as u128);
-        let cycles = left.saturating_mul(part) / period.as_nanos().max(1);
-        let left = cycles.saturating_mul(new_period.as_nanos()) / (i128::from(new_budget) as u128).max(1);
+        let [old, new] = [budget, new_budget].map(|cycles| u128::from(cycles.unsigned_abs().max(1)));
+        let cycles = slot.deadline.since(now).as_nanos().saturating_mul(old) / period.as_nanos().max(1);
+        let left = cycles.saturating_mul(new_period.as_nanos()) / new;
         slot.deadline = now + Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX));
         let deadline = slot.deadline.as_nanos();
         self.postpone(server, deadline);

@@ -14,6 +14,17 @@ fn queues<T>() -> CpuQueues<T> {
     CpuQueues::new(LIMITS, Cycles(1000), 7)
 }
 
+/// Takes the next packet of a principal.
+fn take_one<T>(queues: &mut CpuQueues<T>, principal: PrincipalId) -> Option<T> {
+    let (mut taken, mut asked) = (None, 0);
+    let first = |_: &_| {
+        asked += 1;
+        asked == 1
+    };
+    queues.take(principal, first, |item| taken = Some(item));
+    taken
+}
+
 #[test]
 fn flows_of_a_principal_share_its_time_by_cycles() {
     let mut queues = queues();
@@ -28,13 +39,7 @@ fn flows_of_a_principal_share_its_time_by_cycles() {
     }
     let mut used = BTreeMap::new();
     for _ in 0..20 {
-        let (mut taken, mut asked) = (None, 0);
-        let first = |_: &_| {
-            asked += 1;
-            asked == 1
-        };
-        queues.take(principal, first, |item| taken = Some(item));
-        let (flow, ..) = taken.unwrap();
+        let (flow, ..) = take_one(&mut queues, principal).unwrap();
         // A packet of flow 1 costs three times as much as one of flow 2.
         let cost = if flow == 1 { 600 } else { 200 };
         queues.charge(principal, Cycles(cost));
@@ -58,13 +63,7 @@ proptest! {
         let mut twin: VecDeque<(u32, i64)> = (0..3).map(|flow| (flow, quantum)).collect();
         let mut left = [13; 3];
         for cost in costs {
-            let (mut taken, mut asked) = (None, 0);
-            let first = |_: &_| {
-                asked += 1;
-                asked == 1
-            };
-            queues.take(principal, first, |item| taken = Some(item));
-            let (flow, ..) = taken.unwrap();
+            let (flow, ..) = take_one(&mut queues, principal).unwrap();
             prop_assert_eq!(flow, twin[0].0);
             left[flow as usize] -= 1;
             if left[flow as usize] == 0 {
