@@ -127,7 +127,8 @@ fn crash_of_a_shared_object_or_executable_is_an_error_of_the_command() {
     }
 }
 
-/// Whether a process runs that this command has started for a shared object: its user's number begins with the command's.
+/// Whether a process runs that this command has started for a shared object. The number of its user is 256 times the id of
+/// the command, plus the number of the start.
 fn left_a_process(command: u32) -> bool {
     let mut lines = fs::read_dir("/proc").unwrap().flatten().filter_map(|process| {
         let line = fs::read_to_string(process.path().join("cmdline")).ok()?;

@@ -1,6 +1,6 @@
 //! `burst`, `share-by-input` and `share-by-function`: a burst from one port to another, beside busy principals with
-//! reserved shares, which are also their limits. Core spends more of its time on these ports. The principals keep their shares, whatever the place
-//! of core among them.
+//! reserved shares, which are also their limits. Core spends more of its time on these ports. The principals keep their
+//! shares, whatever the place of core among them.
 //!
 //! | case | core |
 //! |---|---|

@@ -41,7 +41,7 @@ pub struct BatchCost {
 }
 
 impl BatchCost {
-    /// Keeps these calls or others of the same kind: those of the least median in the plugin, and the least exchange.
+    /// Takes over the calls of another pass if their median in the plugin is smaller, and its exchange if that is smaller.
     pub(crate) fn keep_least(&mut self, other: Self) {
         let exchanges = [self.exchange, other.exchange].into_iter().flatten();
         let exchange = exchanges.min_by(|one, other| one.median.total_cmp(&other.median));

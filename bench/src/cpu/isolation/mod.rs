@@ -10,8 +10,8 @@
 //!
 //! The worker has the highest priority, and the process the normal one.
 //!
-//! A hypervisor stops a worker several times per second, for 10 ms and more. The promised maxima are therefore those of
-//! most windows of 50 ms. The delays of whole runs are reported beside those of the plain flow alone.
+//! A hypervisor may stop a worker several times per second, for 10 ms and more. Therefore, the limits apply to the median
+//! over windows of 50 ms. The report also has the delays of whole runs, and those of the plain flow alone.
 
 mod two_workers;
 
@@ -54,7 +54,7 @@ const ROUNDS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Length of the windows that a whole run is divided into.
 pub(super) const WINDOW: Duration = Duration::from_millis(50);
-/// Promised maxima of the plain flow's delay in most windows, in milliseconds.
+/// Promised maxima of the plain flow's delay, as the median over the windows, in milliseconds.
 const LONGEST: f64 = 5.0;
 const LATE: f64 = 2.0;
 /// Names of the runs to compare with.

@@ -56,8 +56,8 @@ pub fn of_kernel(line: &Line) -> Fib {
     read(&line.r.run("ip -j -4 route show table main"))
 }
 
-/// Returns the time from `begin` until the router has these routes. Its ports must have the names of their devices. The time excludes the time to read the last answer,
-/// which takes seconds in a debug build.
+/// Returns the time from `begin` until the router answers with these routes, without the time to read the answer, which
+/// takes seconds in a debug build. The router's ports must have the names of their devices.
 ///
 /// # Panics
 /// When the router has other routes for longer than `patience`; the message has the first differences.
