@@ -15,8 +15,6 @@ use wasmtime::Engine;
 const QUIET_TICKS: u32 = 40;
 /// Number of sleeps whose least delay the next sleeps make up for.
 const WINDOW: u32 = 64;
-/// Part of the period that the thread sleeps at least.
-const SHORTEST: u32 = 5;
 /// Slice that the thread asks of the kernel: the shortest. A thread with a shorter slice than the running one takes the
 /// processor when it wakes, so slices of plugins end in time on busy processors, too.
 const SHORT: Duration = Duration::from_micros(100);
@@ -210,8 +208,7 @@ impl Pause {
 
     fn take(&mut self) {
         let begin = Instant::now();
-        // A sleep of next to nothing would end at once, and hide how late longer ones end.
-        let asked = self.period.saturating_sub(self.least[0].min(self.least[1])).max(self.period / SHORTEST);
+        let asked = self.period.saturating_sub(self.least[0].min(self.least[1]));
         std::thread::sleep(asked);
         self.learn(begin.elapsed().saturating_sub(asked));
         // A sleep that ended less late than all before it leaves a rest, at most as long as those were late.
