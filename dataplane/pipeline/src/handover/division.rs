@@ -22,7 +22,7 @@ pub(super) enum Class {
     Plain,
     /// Packets that nobody pays for, with a queue.
     Queued,
-    /// Packets for the kernel.
+    /// Packets for the kernel that nobody pays for.
     Kernel,
     /// Packets that a principal pays for.
     Of(PrincipalId),
@@ -33,8 +33,8 @@ impl Class {
     #[inline]
     pub fn of(errand: Errand, packet: &Packet, payer: Option<PrincipalId>) -> Self {
         match payer {
-            _ if errand == Errand::Host => Self::Kernel,
             Some(payer) if payer.0 < MOST_PRINCIPALS => Self::Of(payer),
+            _ if errand == Errand::Host => Self::Kernel,
             _ if packet.queue != QueueId(0) => Self::Queued,
             _ => Self::Plain,
         }

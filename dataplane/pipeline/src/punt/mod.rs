@@ -7,7 +7,7 @@ pub(crate) mod own_stack;
 
 use millrace_forward::NeighbourKey;
 use millrace_packet::{DropReason, Packet, Pool};
-use millrace_plugin::WorkerPlugins;
+use millrace_plugin::{PaidStages, WorkerPlugins};
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, ethernet, vlan};
 
@@ -155,7 +155,10 @@ impl PuntStage<'_> {
             match (device, &mut self.handover) {
                 (Some(device), Some(handover)) if !handover.owns(device) => {
                     let mark = packet.trace;
-                    match handover.put_to_device(device, packet, Note::of(Errand::Host)) {
+                    // Routing protocols share their room with no binding that names nobody: the packets stay in the class of the kernel.
+                    let payer = PaidStages::of(self.plugins).named_payer_of_account(packet.counts_for);
+                    let note = Note { payer, ..Note::of(Errand::Host) };
+                    match handover.put_to_device(device, packet, note) {
                         Ok(()) => {
                             self.observation.totals.handed += 1;
                             if mark != 0 {

@@ -114,6 +114,17 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
     /// Returns the payer of packets with this accounting path. The principal that a binding names comes before that of
     /// the last filter, and this one before the payer of bindings that name none.
     pub fn payer_of_account(&self, account: PathId) -> Option<PrincipalId> {
+        let (named, unnamed) = self.payers_of_account(account);
+        named.or(unnamed)
+    }
+
+    /// Returns the payer of packets with this accounting path that a binding or filter names.
+    pub fn named_payer_of_account(&self, account: PathId) -> Option<PrincipalId> {
+        self.payers_of_account(account).0
+    }
+
+    /// Returns the payer that a binding or filter of an accounting path names, and that of bindings that name none.
+    fn payers_of_account(&self, account: PathId) -> (Option<PrincipalId>, Option<PrincipalId>) {
         let WorkerPlugins { paths, bindings, .. } = self.plugins;
         let (mut given, mut unnamed) = (None, None);
         for word in paths.bindings_of(account) {
@@ -121,11 +132,11 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
             let Some(payer) = binding.call_limits.principal else { continue };
             match binding.action {
                 Action::Principal(_) => given = Some(payer),
-                _ if binding.call_limits.names_principal() => return Some(payer),
+                _ if binding.call_limits.names_principal() => return (Some(payer), None),
                 _ => unnamed = Some(payer),
             }
         }
-        given.or(unnamed)
+        (given, unnamed)
     }
 
     /// Returns the principals that pay for stages of a path, once for each stage.
