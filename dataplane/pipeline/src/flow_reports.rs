@@ -154,7 +154,7 @@ fn payments(router: &Router, path: PathId, hash: u32) -> Vec<FlowPayment> {
     let mut payments: Vec<FlowPayment> = Vec::new();
     for principal in PaidStages::of(router.gates.plugins()).payers(path) {
         if payments.iter().all(|payment| payment.principal != principal) {
-            let waiting = router.pending.for_processor.as_ref();
+            let waiting = router.pending.for_processor.get();
             let account = waiting.and_then(|waiting| waiting.account(principal, hash));
             payments.push(FlowPayment { principal, account });
         }

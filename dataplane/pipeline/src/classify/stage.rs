@@ -92,7 +92,7 @@ impl Classification<'_> {
         let is_over = |waiting: &ForProcessor| {
             waiting.core.sheds_between(device(work.packets.at(index).port), output())
         };
-        self.pending.for_processor.as_deref().is_some_and(|waiting| sheds(waiting) && is_over(waiting))
+        self.pending.for_processor.get().is_some_and(|waiting| sheds(waiting) && is_over(waiting))
             && !routing.is_local(next_hop)
             && !is_reserved()
     }

@@ -33,7 +33,7 @@ impl Classification<'_> {
             }
             self.gates.plugins_mut().paths.release(removed.answer.path);
         }
-        let waiting = self.pending.for_processor.iter().flat_map(|waiting| waiting.paths());
+        let waiting = self.pending.for_processor.get().into_iter().flat_map(|waiting| waiting.paths());
         self.gates.plugins_mut().collect_paths(waiting, now);
     }
 }

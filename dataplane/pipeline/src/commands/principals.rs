@@ -54,19 +54,16 @@ impl PrincipalCommand {
         let (seed, loads) = (router.seed, router.pending.loads.clone());
         match self {
             Self::Configure(settings, core, reply) => {
-                let result = match &mut router.pending.for_processor {
+                let result = match router.pending.for_processor.get_mut() {
                     Some(waiting) => waiting.scheduler.set(settings, now),
-                    none => {
-                        *none = Some(Box::new(ForProcessor::new(
-                            settings,
-                            loads,
-                            (router.pool.capacity(), seed),
-                        )));
+                    None => {
+                        let waiting = ForProcessor::new(settings, loads, (router.pool.capacity(), seed));
+                        router.pending.for_processor.put(Box::new(waiting));
                         Payers::of(router.gates.plugins_mut()).schedule(crate::tsc::cycles);
                         Ok(())
                     }
                 };
-                if let Some(waiting) = router.pending.for_processor.as_mut().filter(|_| result.is_ok()) {
+                if let Some(waiting) = router.pending.for_processor.get_mut().filter(|_| result.is_ok()) {
                     waiting.core.set(core);
                 }
                 answer(&reply, result);
@@ -75,14 +72,14 @@ impl PrincipalCommand {
                 let limit = memory(router).account(id).limit;
                 memory(router).set_limit(id, limit);
                 Payers::of(router.gates.plugins_mut()).set_queue(id, settings.link_queue);
-                let result = match &mut router.pending.for_processor {
+                let result = match router.pending.for_processor.get_mut() {
                     Some(waiting) => waiting.set(id, settings, now),
                     None => Err(CpuScheduleError::Unknown(id.0)),
                 };
                 answer(&reply, result);
             }
             Self::Share(parts) => {
-                if let Some(waiting) = &mut router.pending.for_processor {
+                if let Some(waiting) = router.pending.for_processor.get_mut() {
                     parts.into_iter().for_each(|(id, cpu)| waiting.share(id, cpu, now));
                 }
             }

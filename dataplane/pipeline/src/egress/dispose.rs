@@ -261,8 +261,10 @@ impl Disposal<'_> {
         if !self.punt.control_plane.enters(&packet, self.queueing.ports, now) {
             return self.drop_packet(packet, DropReason::ControlPlane);
         }
-        let waiting = self.pending.for_processor.as_mut();
-        match waiting.filter(|_| packet.trace == 0) {
+        if packet.trace != 0 {
+            return self.deliver(packet, now);
+        }
+        match self.pending.for_processor.get_mut() {
             None => self.deliver(packet, now),
             Some(waiting) => {
                 let is_neighbour = is_neighbour_message(&packet);

@@ -146,6 +146,12 @@ impl ControlWork {
         Cycles(time - part as u64)
     }
 
+    /// Whether nothing waits, is owed or is left to charge.
+    pub fn is_at_rest(&self) -> bool {
+        let is_charged = (self.used, self.punted, self.arrived) == ((0, 0), 0, 0);
+        is_charged && self.debt == 0 && self.len() == 0 && self.waits_since.is_none() && !self.is_full
+    }
+
     /// Notes whether packets still wait after their turn in an iteration.
     pub fn end_turn(&mut self, now: Instant) {
         let waits = (self.len() > 0).then_some(now);

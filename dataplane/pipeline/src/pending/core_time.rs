@@ -194,16 +194,29 @@ impl CoreTime {
     /// Ends an iteration as [`end`](Self::end) does, in which no principal had work.
     #[inline]
     pub fn end_alone(&mut self, elapsed: u64) {
-        // 64 bits of cycles last for a century.
         let used = elapsed.saturating_sub(std::mem::take(&mut self.control));
         self.control_work = 0;
-        self.counts.used.0 = self.counts.used.0.wrapping_add(used);
+        self.count_alone(Cycles(used));
         if self.credit < 0 {
             self.credit = 0;
         }
         if self.settings.division != CoreDivision::Undivided {
             self.functions.end_alone();
         }
+    }
+
+    /// Counts time of core at [rest](Self::is_at_rest).
+    #[inline]
+    pub fn count_alone(&mut self, Cycles(used): Cycles) {
+        // 64 bits of cycles last for a century.
+        self.counts.used.0 = self.counts.used.0.wrapping_add(used);
+    }
+
+    /// Whether an iteration in which nothing else happens changes only the time of core.
+    pub fn is_at_rest(&self) -> bool {
+        let is_undivided = self.settings.division == CoreDivision::Undivided;
+        let owes_nothing = self.credit >= 0 && self.principals == 0 && self.forwarding == Cycles(0);
+        is_undivided && owes_nothing && !self.has_full_batches() && !self.is_full
     }
 
     fn divide(&mut self, elapsed: u64, wanted: bool, settings: &CpuSchedulerSettings) {

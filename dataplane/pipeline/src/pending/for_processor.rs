@@ -300,19 +300,28 @@ impl ForProcessor {
         !self.scheduler.has_work() && self.scheduler.next_event().is_none_or(|event| event > now)
     }
 
+    /// Ends an iteration at `now` that took `elapsed` cycles: charges control and core. `is_alone`: whether no principal
+    /// had work. Returns whether the principals are at rest from now on.
+    #[inline(never)]
+    pub fn end(&mut self, elapsed: u64, is_alone: bool, now: Instant) -> bool {
+        self.end_control(elapsed);
+        if !is_alone {
+            self.core.end(elapsed, self.scheduler.has_work(), self.scheduler.settings());
+            return false;
+        }
+        self.core.end_alone(elapsed);
+        self.latest = self.latest.filter(|latest| now.since(*latest) < ACTIVE);
+        let nobody_waits = self.arrived.is_empty() && self.queues.is_empty() && self.control.is_at_rest();
+        nobody_waits && self.latest.is_none() && self.scheduler.is_quiet() && self.core.is_at_rest()
+    }
+
     /// Ends an iteration that took `elapsed` cycles for control, and leaves the rest to core.
-    #[inline]
-    pub fn end_control(&mut self, elapsed: u64) {
+    fn end_control(&mut self, elapsed: u64) {
         let settings = self.scheduler.settings();
         let share = (core_time::share(settings).unsigned_abs(), settings.quantum);
         let work = self.control.work();
         let used = self.control.end(elapsed, self.scheduler.has_work(), share);
         self.core.count_control(used, work);
-    }
-
-    /// Ends an iteration that took `elapsed` cycles, as [`CoreTime::end`] does.
-    pub fn end_core(&mut self, elapsed: u64) {
-        self.core.end(elapsed, self.scheduler.has_work(), self.scheduler.settings());
     }
 
     /// Notes that a device or worker had a full batch, as [`CoreTime::note_full`] does. Without packets of

@@ -11,6 +11,7 @@ pub(crate) mod known_principal;
 pub(crate) mod loads;
 mod overload;
 pub(crate) mod principal_counts;
+pub(crate) mod principals;
 
 use std::sync::Arc;
 
@@ -18,9 +19,9 @@ use millrace_packet::Packet;
 use millrace_units::Cycles;
 
 use crate::pending::core_functions::{CoreUse, Reception};
-use crate::pending::for_processor::ForProcessor;
 use crate::pending::from_plugins::FromPlugins;
 use crate::pending::loads::PrincipalLoads;
+use crate::pending::principals::Principals;
 use crate::ports::DeviceId;
 
 /// Maximum number of times that a packet is classified again.
@@ -40,8 +41,8 @@ pub(crate) struct Pending {
     pub again: Vec<Packet>,
     /// Packets that instances have made.
     pub from_plugins: FromPlugins,
-    /// Packets that wait for their principal to get the processor; `None` without principals.
-    pub for_processor: Option<Box<ForProcessor>>,
+    /// Packets that wait for their principal to get the processor.
+    pub for_processor: Principals,
     /// Work of the principals, for control.
     pub loads: Arc<PrincipalLoads>,
 }
@@ -56,33 +57,33 @@ impl Pending {
     /// Returns the number of waiting packets.
     pub fn held(&self) -> usize {
         let packets = [&self.waited, &self.made, &self.resumed, &self.again];
-        let for_processor = self.for_processor.as_ref().map_or(0, |waiting| waiting.len());
+        let for_processor = self.for_processor.get().map_or(0, |waiting| waiting.len());
         packets.iter().map(|packets| packets.len()).sum::<usize>() + self.from_plugins.len() + for_processor
     }
 
     /// Whether core has used more than its share while overloaded.
     #[inline]
     pub fn must_shed(&self) -> bool {
-        self.for_processor.as_ref().is_some_and(|waiting| waiting.core.must_shed())
+        self.for_processor.active().is_some_and(|waiting| waiting.core.must_shed())
     }
 
     /// Returns the treatment of a batch of a device.
     #[inline]
     pub fn reception_of(&self, device: DeviceId) -> Reception {
-        self.for_processor.as_ref().map_or(Reception::Whole, |waiting| waiting.core.reception_of(device))
+        self.for_processor.active().map_or(Reception::Whole, |waiting| waiting.core.reception_of(device))
     }
 
     /// Charges the part of a reception's time to control that its packets need. Returns the time of core.
     #[inline]
     pub fn charge_reception(&mut self, time: Cycles, packets: usize) -> Cycles {
-        let Some(waiting) = &mut self.for_processor else { return time };
+        let Some(waiting) = self.for_processor.active_mut() else { return time };
         waiting.control.charge_reception(time, packets)
     }
 
     /// Counts a packet that goes to the kernel.
     #[inline]
     pub fn count_punt(&mut self) {
-        if let Some(waiting) = &mut self.for_processor {
+        if let Some(waiting) = self.for_processor.get_mut() {
             waiting.control.count_punt();
         }
     }
@@ -90,26 +91,27 @@ impl Pending {
     /// Whether core measures its time by function.
     #[inline]
     pub fn measures_core(&self) -> bool {
-        self.for_processor.as_ref().is_some_and(|waiting| waiting.core.measures_functions())
+        self.for_processor.active().is_some_and(|waiting| waiting.core.measures_functions())
     }
 
     /// Counts work of core for packets of a device. Returns the part of its time that forwarding took, if core
     /// measures it.
     #[inline]
     pub fn count_core(&mut self, device: DeviceId, used: CoreUse) -> Cycles {
-        self.for_processor.as_mut().map_or(Cycles(0), |waiting| waiting.core.count_input(device, used))
+        self.for_processor.active_mut().map_or(Cycles(0), |waiting| waiting.core.count_input(device, used))
     }
 
     /// Returns the number of further batches to take where a batch was full.
     #[inline]
     pub fn further_batches(&self) -> u32 {
-        self.for_processor.as_ref().map_or(0, |waiting| waiting.core.further_batches())
+        self.for_processor.active().map_or(0, |waiting| waiting.core.further_batches())
     }
 
-    /// Notes whether the first batch from a device or worker was full, and whether the latest one was.
+    /// Notes whether the first batch from a device or worker was full, and whether the latest one was. At rest, there is
+    /// nobody to protect.
     #[inline]
     pub fn note_batches(&mut self, was_full: bool, is_full: bool) {
-        if was_full && let Some(waiting) = &mut self.for_processor {
+        if was_full && let Some(waiting) = self.for_processor.active_mut() {
             waiting.note_full(is_full);
         }
     }

@@ -15,7 +15,7 @@ const NOMINAL: u64 = 1000;
 pub(crate) fn run_control(router: &mut Router, mut reading: Option<u64>, now: Instant) -> Option<u64> {
     let mut is_first = true;
     loop {
-        let Some(waiting) = &mut router.pending.for_processor else { return reading };
+        let Some(waiting) = router.pending.for_processor.get_mut() else { return reading };
         let (wanted, quantum) = (waiting.scheduler.has_work(), waiting.scheduler.settings().quantum);
         let may_run = waiting.control.may_run(wanted, quantum);
         // A group of neighbour messages goes on in any case.
@@ -26,7 +26,7 @@ pub(crate) fn run_control(router: &mut Router, mut reading: Option<u64>, now: In
         }
         let mut packets = 0;
         while packets < GROUP
-            && let Some(waiting) = &mut router.pending.for_processor
+            && let Some(waiting) = router.pending.for_processor.get_mut()
             && let Some(packet) = waiting.control.pop(may_run)
         {
             packets += 1;
@@ -42,7 +42,7 @@ pub(crate) fn run_control(router: &mut Router, mut reading: Option<u64>, now: In
 /// nominal cost of `packets`. Returns the new reading.
 pub(crate) fn charge_control(router: &mut Router, before: Option<u64>, packets: usize) -> Option<u64> {
     let (used, reading) = time_since(before, packets);
-    if let Some(waiting) = &mut router.pending.for_processor {
+    if let Some(waiting) = router.pending.for_processor.get_mut() {
         waiting.control.charge(used);
     }
     reading
@@ -51,7 +51,7 @@ pub(crate) fn charge_control(router: &mut Router, before: Option<u64>, packets: 
 /// Charges the time since a reading of the counter to control, for packets that went to the kernel.
 pub(crate) fn charge_punts(router: &mut Router, before: Option<u64>, packets: usize) {
     let (used, _) = time_since(before, packets);
-    if let Some(waiting) = &mut router.pending.for_processor {
+    if let Some(waiting) = router.pending.for_processor.get_mut() {
         waiting.control.charge_punts(used);
     }
 }

@@ -75,7 +75,7 @@ impl<'a> Shedding<'a> {
         }
         if let Some(begun) = begun
             && let Some(end) = core_cycles(&self.router.gates)
-            && let Some(waiting) = &mut self.router.pending.for_processor
+            && let Some(waiting) = self.router.pending.for_processor.get_mut()
         {
             waiting.core.count_forwarding(Cycles(end.saturating_sub(begun)), packets);
         }
@@ -101,7 +101,7 @@ impl<'a> Shedding<'a> {
         let Self { router } = self;
         router.gates.groups.begin();
         let shed = router.classification().classify_or_shed(work, now);
-        if let Some(waiting) = router.pending.for_processor.as_mut().filter(|_| shed > 0) {
+        if let Some(waiting) = router.pending.for_processor.get_mut().filter(|_| shed > 0) {
             waiting.core.counts.shed += shed;
             let shed = (0..work.packets.len())
                 .filter(|index| matches!(work.fates[*index], Fate::Drop(DropReason::CoreCeiling)));

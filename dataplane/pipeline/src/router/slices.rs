@@ -38,21 +38,14 @@ pub(crate) struct CoreWork {
 }
 
 impl CoreWork {
-    /// Ends the iteration: counts the time of core.
+    /// Ends the iteration at `now`: counts the time of core.
     #[inline]
-    pub fn end(self, router: &mut Router) {
-        if let Some(begun) = self.begun
-            && let Some(end) = cycles()
-            && let Some(waiting) = &mut router.pending.for_processor
-        {
-            let elapsed = end.saturating_sub(begun);
-            waiting.end_control(elapsed);
-            match self.is_alone {
-                true => waiting.core.end_alone(elapsed),
-                false => waiting.end_core(elapsed),
+    pub fn end(self, router: &mut Router, now: Instant) {
+        match self.begun.zip(cycles()) {
+            Some((begun, end)) => {
+                router.pending.for_processor.end(end.saturating_sub(begun), self.is_alone, now);
             }
-        } else if let Some(waiting) = &mut router.pending.for_processor {
-            waiting.control.end_unmeasured();
+            None => router.pending.for_processor.end_unmeasured(),
         }
     }
 }
@@ -62,8 +55,11 @@ impl Router {
     /// Returns whether any principal ran.
     #[inline]
     pub(crate) fn run_principals(&mut self, core: &mut CoreWork, now: Instant) -> bool {
-        let Some(waiting) = &self.pending.for_processor else { return false };
-        core.is_alone = waiting.is_idle(now) && !Paid::of(self.gates.plugins()).wants_processor();
+        if !self.pending.for_processor.exist() {
+            return false;
+        }
+        let is_idle = self.pending.for_processor.active().is_none_or(|waiting| waiting.is_idle(now));
+        core.is_alone = is_idle && !Paid::of(self.gates.plugins()).wants_processor();
         !core.is_alone && Slices::of(self).run(*core, now)
     }
 }
@@ -143,7 +139,7 @@ impl<'a> Slices<'a> {
         }
         Payers::of(self.router.gates.plugins_mut()).keep_held_back(|payer| waiting.holds_back(*payer));
         waiting.core.count_principals(elapsed + Cycles(in_line));
-        self.router.pending.for_processor = Some(waiting);
+        self.router.pending.for_processor.put(waiting);
         ran
     }
 
@@ -320,12 +316,12 @@ impl<'a> Slices<'a> {
         }
         self.continue_all(drained, now);
         self.queue_for_processor(&mut waiting, now);
-        self.router.pending.for_processor = Some(waiting);
+        self.router.pending.for_processor.put(waiting);
     }
 
     /// Drops the packets that wait for a principal.
     pub fn drop_waiting(&mut self, id: PrincipalId) {
-        let Some(waiting) = &mut self.router.pending.for_processor else { return };
+        let Some(waiting) = self.router.pending.for_processor.get_mut() else { return };
         let mut drained = Vec::new();
         waiting.drain(id, &mut drained);
         self.memory().set_queued(id, 0);
@@ -336,7 +332,7 @@ impl<'a> Slices<'a> {
 
     /// Removes a principal. Its waiting packets continue, as after a change of bindings.
     pub fn remove(&mut self, id: PrincipalId, now: Instant) {
-        let Some(waiting) = &mut self.router.pending.for_processor else { return };
+        let Some(waiting) = self.router.pending.for_processor.get_mut() else { return };
         let packets = waiting.remove(id);
         Payers::of(self.router.gates.plugins_mut()).forget(id);
         self.memory().forget(id);
@@ -375,7 +371,13 @@ impl<'a> Slices<'a> {
 /// Returns a reading of the time-stamp counter without the time of calls in line, which principals pay for.
 #[inline]
 pub(crate) fn core_cycles(gates: &Gates) -> Option<u64> {
-    Some(cycles()?.wrapping_sub(Paid::of(gates.plugins()).time_in_line()))
+    Some(core_cycles_of(gates, cycles()?))
+}
+
+/// Returns a reading of the time-stamp counter without the time of calls in line.
+#[inline]
+pub(crate) fn core_cycles_of(gates: &Gates, reading: u64) -> u64 {
+    reading.wrapping_sub(Paid::of(gates.plugins()).time_in_line())
 }
 
 /// Returns the cycles since `start`. Without a counter, adds the nominal cost of `packets` to `elapsed`.

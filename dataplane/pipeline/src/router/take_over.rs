@@ -29,7 +29,7 @@ impl Router {
         if sum > 0
             && let Some(begun) = begun
             && let Some(end) = core_cycles(&self.gates)
-            && let Some(waiting) = &mut self.pending.for_processor
+            && let Some(waiting) = self.pending.for_processor.get_mut()
         {
             waiting.core.count_taken_over(Cycles(end.saturating_sub(begun)), sum);
         }

@@ -45,7 +45,7 @@ impl Router {
         let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
         let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
         let offload = self.offload.as_ref().and_then(|offload| offload.next_event(now));
-        let processor = self.pending.for_processor.as_ref().and_then(|waiting| waiting.next_event(now));
+        let processor = self.pending.for_processor.active().and_then(|waiting| waiting.next_event(now));
         let others = self
             .forwarding
             .hold

@@ -93,7 +93,7 @@ impl Snapshot {
     /// Returns the counters as [`of`](Self::of) does, without the lists that may be long: schedulers,
     /// EtherTypes and neighbours.
     pub(crate) fn counters_of(router: &Router, now: Instant) -> Self {
-        let waiting = router.pending.for_processor.iter();
+        let waiting = router.pending.for_processor.get().into_iter();
         let memory = Paid::memory(router.gates.plugins());
         let with_handover = |(id, mut counts): (PrincipalId, PrincipalCounts)| {
             let load = router.handover.as_ref().map(|handover| handover.load(id)).unwrap_or_default();

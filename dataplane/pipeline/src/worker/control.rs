@@ -10,7 +10,7 @@ impl Worker {
     /// Runs the packets for the router itself after the other packets of an iteration have been sent. Control is
     /// charged, by one reading of the counter for each group.
     pub(super) fn run_control(&mut self, now: Instant) {
-        let own = self.router.pending.for_processor.as_ref().map(|waiting| waiting.control.len());
+        let own = self.router.pending.for_processor.active().map(|waiting| waiting.control.len());
         if own.is_none_or(|own| own == 0 && self.router.punt.for_kernel.is_empty()) {
             return self.hand_back();
         }

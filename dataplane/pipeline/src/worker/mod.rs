@@ -34,7 +34,7 @@ use crate::ports::{DeviceId, PortCoreTime};
 use crate::punt::host_path::HostPath;
 use crate::router::Router;
 use crate::router::shedding::Shedding;
-use crate::router::slices::{CoreWork, core_cycles};
+use crate::router::slices::{CoreWork, core_cycles, core_cycles_of};
 use crate::snapshot::{Snapshot, carried, clear_counters};
 use crate::tsc::cycles;
 use crate::work::Work;
@@ -166,13 +166,16 @@ impl Worker {
     /// step late and in one burst.
     pub fn iterate(&mut self, now: Instant, look: impl FnOnce() -> Instant) -> Iteration {
         // Only principals need the cost of core work.
-        let begun = self.router.pending.for_processor.is_some().then(cycles).flatten();
+        let begun = self.router.pending.for_processor.exist().then(cycles).flatten();
         self.router.observation.drop_log.begin(now);
         let commands = self.take_commands(now);
         // Commands are not work for packets of a port.
-        let reading = begun.and_then(|_| core_cycles(&self.router.gates));
+        let reading = match commands {
+            0 => begun.map(|begun| core_cycles_of(&self.router.gates, begun)),
+            _ => begun.and_then(|_| core_cycles(&self.router.gates)),
+        };
         let received = self.receive_all(reading, now) + self.take_over(now);
-        if let Some(waiting) = &mut self.router.pending.for_processor {
+        if let Some(waiting) = self.router.pending.for_processor.active_mut() {
             waiting.end_reception(now);
         }
         self.router.run_timers(now);
@@ -190,7 +193,7 @@ impl Worker {
         }
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
         let events = self.put_out_events();
-        core.end(&mut self.router);
+        core.end(&mut self.router, now);
         let WorkerCounts { busy_iterations, idle_iterations, .. } = &mut self.counts;
         *if received > 0 { busy_iterations } else { idle_iterations } += 1;
         Iteration {
@@ -202,8 +205,7 @@ impl Worker {
             awaits: Paid::of(self.router.gates.plugins()).awaits(),
             stopped: self.stop.is_some_and(|told| {
                 let waits = |waiting: &ForProcessor| waiting.control.len() > 0;
-                let is_done =
-                    received == 0 && !self.router.pending.for_processor.as_deref().is_some_and(waits);
+                let is_done = received == 0 && !self.router.pending.for_processor.active().is_some_and(waits);
                 let quiet = is_done && (self.router.handover.is_none() || now >= told + LINGER);
                 quiet || now >= told + PATIENCE
             }),

@@ -47,7 +47,7 @@ impl Outputs {
         for (device, time, packets) in measured.drain(..) {
             let weight = router.ports.output_weight(device);
             router.ports.count_core(device, PortCoreTime { output: time, ..PortCoreTime::default() });
-            if let Some(waiting) = &mut router.pending.for_processor {
+            if let Some(waiting) = router.pending.for_processor.get_mut() {
                 waiting.core.count_output(device, CoreUse { weight, time, packets });
             }
         }

@@ -45,7 +45,7 @@ fn overloaded_worker_sheds_plain_packets_only() {
     let shed = world.shed();
     assert!(shed > 10_000, "{shed}");
     world.check();
-    let waiting = world.worker.router.pending.for_processor.as_ref().unwrap();
+    let waiting = world.worker.router.pending.for_processor.get().unwrap();
     assert_eq!(waiting.core.counts.shed, world.shed());
     let counts = world.counts()[&1];
     assert_eq!((counts.packets, counts.drops.total()), (1 << 11, 0), "{counts:?}");

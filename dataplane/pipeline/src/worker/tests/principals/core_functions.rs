@@ -113,7 +113,7 @@ impl Ports {
         assert_eq!(totals.transmitted + totals.dropped, self.world.sent);
         assert_eq!(self.world.worker.pool.in_use(), 0);
         let [_, calm] = self.outs.each_ref().map(|out| out.take_transmitted().len() as u64);
-        let waiting = self.world.worker.router.pending.for_processor.as_ref().unwrap();
+        let waiting = self.world.worker.router.pending.for_processor.get().unwrap();
         let lost = self.calm - calm;
         (waiting.core.counts.shed - lost, lost)
     }

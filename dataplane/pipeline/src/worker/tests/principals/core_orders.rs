@@ -179,7 +179,7 @@ impl Contest {
     }
 
     fn shed(&self) -> u64 {
-        self.world.worker.router.pending.for_processor.as_ref().unwrap().core.counts.shed
+        self.world.worker.router.pending.for_processor.get().unwrap().core.counts.shed
     }
 
     /// Whether each received packet is held or has left the router.
