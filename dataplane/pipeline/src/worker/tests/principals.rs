@@ -1,6 +1,7 @@
 //! Principals at a worker: packets wait for the CPU scheduler, keep their order, and none is lost.
 
 mod accounts;
+mod answers;
 mod core_functions;
 mod core_orders;
 mod crashes;

@@ -1,5 +1,6 @@
 //! Calls in line: their instances have a stated bound, so packets don't wait for the processor. The measured time is
-//! charged to the principal that pays, once for each group of packets.
+//! charged to the principal that pays, once for each group of packets. The time for the answers of other processes is
+//! charged in the same way.
 
 use millrace_units::{Cycles, Instant, PrincipalId};
 
@@ -7,7 +8,7 @@ use super::{Calls, Group, Visit};
 use crate::ProcessorWait;
 use crate::execution::bindings::Binding;
 
-/// Time and packets of calls in line.
+/// Time and packets of calls in line, or time for the answers of another process.
 #[derive(Clone, Copy, Debug)]
 pub struct InLineCharge {
     /// Principal that pays.
@@ -35,7 +36,7 @@ impl Default for InLine {
 }
 
 impl InLine {
-    fn add(&mut self, charge: InLineCharge) {
+    pub(super) fn add(&mut self, charge: InLineCharge) {
         self.total = self.total.wrapping_add(charge.used.0);
         let place = self.charges.partition_point(|known| known.payer < charge.payer);
         match self.charges.get_mut(place).filter(|known| known.payer == charge.payer) {
@@ -76,7 +77,7 @@ impl InLine {
     }
 
     #[inline]
-    fn holds_back(&self, payer: PrincipalId) -> bool {
+    pub(super) fn holds_back(&self, payer: PrincipalId) -> bool {
         !self.held_back.is_empty() && self.held_back.binary_search(&payer).is_ok()
     }
 }

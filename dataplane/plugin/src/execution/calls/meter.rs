@@ -31,10 +31,16 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// Reads the counter, also while the meter doesn't run.
+    #[inline]
+    pub fn now(&self) -> Option<u64> {
+        self.clock.and_then(|clock| clock())
+    }
+
     /// Starts the meter.
     #[inline]
     pub fn start(&mut self) {
-        self.last = self.clock.and_then(|clock| clock());
+        self.last = self.now();
     }
 
     /// Stops the meter.
@@ -73,13 +79,13 @@ impl Meter {
     /// Reads the counter if the meter runs, without a charge: the beginning of a call.
     #[inline]
     pub fn read(&self) -> Option<u64> {
-        self.last.and(self.clock.and_then(|clock| clock()))
+        self.last.and(self.now())
     }
 
     /// Adds the cycles since the last reading to `account`, if the meter runs. Returns the reading.
     #[inline]
     pub fn charge(&mut self, account: &mut u64) -> Option<u64> {
-        let (last, now) = (self.last?, self.clock.and_then(|clock| clock())?);
+        let (last, now) = (self.last?, self.now()?);
         *account = account.wrapping_add(now.saturating_sub(last));
         self.last = Some(now);
         Some(now)

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use millrace_packet::{BATCH_SIZE, DropReason};
 use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
-use millrace_units::Instant;
+use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::decision::Decision;
-use super::{Calls, Outcome};
+use super::{Calls, InLineCharge, Outcome};
 use crate::execution::bindings::Bindings;
 use crate::execution::instances::{ContextKey, Hosted, News};
 use crate::execution::recheck::{Malformed, recheck_behind};
@@ -25,6 +25,9 @@ use crate::{BindingCounts, BindingTable, CallLimits, Direction, OnFault};
 /// Maximum number of calls of an instance that the worker resumes, or begins with waiting packets, in one
 /// iteration.
 const CALLS: usize = 16;
+
+/// Time between two looks for the answers of another process, while the principal that pays is ahead of its share.
+const LATER: Duration = Duration::from_millis(1);
 
 /// Data for resuming all suspended calls, once in an iteration of the worker.
 pub(crate) struct Resumption<'a, T> {
@@ -49,7 +52,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         }
         let mut number = 0;
         while let Some(mut backlog) = self.calls.waiting.take_backlog(number) {
-            if backlog.payer() != running || self.resume(&mut backlog) {
+            if backlog.payer() != running || self.is_held_back(&backlog) || self.resume(&mut backlog) {
                 self.calls.waiting.put_backlog(number, backlog);
                 number += 1;
             }
@@ -79,11 +82,7 @@ impl<T: BindingTable> Resumption<'_, T> {
             if !backlog.call.is_under_way() && !self.begin(backlog) {
                 return backlog.call.is_under_way() || !backlog.asked.is_empty();
             }
-            let is_done = match backlog.call.place {
-                None => self.resume_errand(backlog),
-                Some(place) => self.resume_packets(place, backlog),
-            };
-            if !is_done {
+            if !self.resume_charged(backlog) {
                 return true;
             }
             if backlog.payer().is_some_and(|payer| self.calls.running != Some(payer)) {
@@ -91,6 +90,41 @@ impl<T: BindingTable> Resumption<'_, T> {
             }
         }
         true
+    }
+
+    /// Whether the worker leaves the answers of another process for later, because the principal that pays for them is
+    /// ahead of its share.
+    fn is_held_back(&self, backlog: &Backlog) -> bool {
+        backlog.call.times.awaited.is_some_and(|awaited| {
+            self.now.since(awaited.seen) < LATER
+                && self.payer_of_answers(backlog).is_some_and(|payer| self.calls.in_line.holds_back(payer))
+        })
+    }
+
+    /// Resumes the current call of a context. Returns whether the call has ended. If another process runs the call,
+    /// charges the time in which the worker handles its answers: no slice measures it.
+    fn resume_charged(&mut self, backlog: &mut Backlog) -> bool {
+        let payer = self.payer_of_answers(backlog);
+        let begun = payer.and_then(|_| self.calls.meter.now());
+        let is_done = match backlog.call.place {
+            None => self.resume_errand(backlog),
+            Some(place) => self.resume_packets(place, backlog),
+        };
+        if let (Some(payer), Some(begun), Some(end)) = (payer, begun, self.calls.meter.now()) {
+            let used = Cycles(end.saturating_sub(begun));
+            self.calls.in_line.add(InLineCharge { payer, used, packets: 0 });
+        }
+        is_done
+    }
+
+    /// Returns the principal that pays for the answers of another process outside of slices: the payer of the call. For a
+    /// call without packets, the principal that pays for all bindings of the instance, if there is one.
+    fn payer_of_answers(&self, backlog: &Backlog) -> Option<PrincipalId> {
+        let contexts = self.calls.instances.get(backlog.context.instance)?;
+        if self.calls.running.is_some() || !contexts.first().paces.is_awaited() {
+            return None;
+        }
+        backlog.call.place.map_or_else(|| contexts.payer(), |_| backlog.call.payer)
     }
 
     /// Begins the next call, control messages first. Returns whether a call is running and needs a slice. Begins

@@ -192,6 +192,11 @@ impl Contexts {
         let pays = self.payers.iter().any(|(known, _)| *known == payer);
         self.iter_mut()
             .for_each(|hosted| if pays { hosted.paces.add(payer) } else { hosted.paces.forget(payer) });
+        self.payer()
+    }
+
+    /// Returns the principal that pays for all bindings of the instance, if there is one.
+    pub fn payer(&self) -> Option<PrincipalId> {
         match self.payers.as_slice() {
             [(payer, _)] => *payer,
             _ => None,

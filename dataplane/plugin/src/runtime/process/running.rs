@@ -14,8 +14,7 @@ use crate::runtime::exchange::{EndedFlow, Exchange, Job, Shared};
 use crate::runtime::native::table::Granted;
 use crate::runtime::wasm::layout::flow_end_bytes;
 
-/// Maximum number of answers, and bytes of answers, that the worker handles before it turns to other work. Nobody pays
-/// for this time.
+/// Maximum number of answers, and bytes of answers, that the worker handles before it turns to other work.
 const MOST_ANSWERS: usize = 64;
 const MOST_ANSWER_BYTES: usize = 32 << 10;
 
