@@ -112,6 +112,7 @@ impl Process {
                 tie: link.tie(),
                 thread,
             };
+            process.tie.set_process(process.id);
             process.stderr = process.child.as_mut().and_then(|child| child.stderr.take());
             (process, link)
         };

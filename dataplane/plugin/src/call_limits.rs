@@ -115,8 +115,8 @@ impl CallLimits {
     /// also pass while the system gives the processor to others, and that is no fault of the plugin.
     pub const MOST_DECLARED: Duration = Duration::from_secs(1);
 
-    /// Minimum time limit of a call that another process runs. The system may give the processor to other
-    /// processes first, so this limit is in real time, and long.
+    /// Minimum time limit of a call that another process runs, in processor time of that process. If its processor time
+    /// is unknown, the limit is in real time.
     pub const LEAST_AWAITED: Duration = Duration::from_millis(100);
     /// Time of each packet of such a call, if that is more.
     pub(crate) const EACH_AWAITED: Duration = Duration::from_millis(10);
@@ -145,7 +145,7 @@ impl CallLimits {
         payer.filter(|_| self.in_line.is_some())
     }
 
-    /// Returns the time limit of a call with this number of packets that another process runs. Packets that
+    /// Returns the processor time of a call with this number of packets that another process runs. Packets that
     /// suddenly take longer than those before are no fault.
     pub fn awaited(&self, packets: usize) -> Duration {
         self.call.max(Self::LEAST_AWAITED).max(Self::EACH_AWAITED.saturating_mul(packets as u32))

@@ -27,6 +27,8 @@ pub enum FaultKind {
     Init,
     /// A call took longer than its time limit.
     Overrun,
+    /// The process of the plugin neither answered a call nor used its processor time.
+    NoAnswer,
     /// The plugin called a host function whose capability its manifest doesn't request. The plugin continues
     /// to run.
     NotGranted,
@@ -55,6 +57,7 @@ impl FaultKind {
             Self::WrongVerdict => "wrong_verdict",
             Self::Init => "init",
             Self::Overrun => "overrun",
+            Self::NoAnswer => "no_answer",
             Self::NotGranted => "not_granted",
             Self::MalformedPacket => "malformed_packet",
             Self::UnknownPort => "unknown_port",

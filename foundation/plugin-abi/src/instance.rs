@@ -1,6 +1,7 @@
 //! Plugin types and their instances.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_units::Instant;
 use serde_json::{Map, Value};
@@ -299,6 +300,12 @@ pub trait Instance: Send {
     /// another worker has lent. The router asks once, when the instance is added.
     fn needs_linear_packets(&self) -> bool {
         false
+    }
+
+    /// Returns the processor time that the process of the instance has consumed so far; `None` if it is unknown. This
+    /// takes a system call.
+    fn consumed(&self) -> Option<Duration> {
+        None
     }
 
     /// Returns how many times longer than usual a call may wait for another process: 1 or more. It is above 1

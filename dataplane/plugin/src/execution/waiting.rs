@@ -17,7 +17,7 @@ mod served;
 
 pub(crate) use answers::each_answer;
 pub use answers::{Answer, Answers};
-pub(crate) use backlog::{Awaited, Backlog, Behind, Call, CallTimes, earliest};
+pub(crate) use backlog::{Backlog, Behind, Call, CallTimes, earliest};
 use held::HeldPackets;
 pub use packet::{End, Kept, PassedOn, Released, Taken, Waiting};
 pub use served::{AwaitedContext, Served};

@@ -10,11 +10,11 @@ use millrace_units::{Cycles, Instant, PrincipalId};
 use super::decision::Decision;
 use super::{Calls, InLineCharge, Outcome};
 use crate::execution::bindings::Bindings;
-use crate::execution::instances::{ContextKey, Hosted, News};
+use crate::execution::instances::{Awaited, ContextKey, Exceeded, Hosted, News};
 use crate::execution::recheck::{Malformed, recheck_behind};
 use crate::execution::waiting::{
-    Asked, Awaited, AwaitedContext, Backlog, Behind, Call, CallTimes, End, Errand, PassedOn, Place, Released,
-    Served, Waiting, earliest,
+    Asked, AwaitedContext, Backlog, Behind, Call, CallTimes, End, Errand, PassedOn, Place, Released, Served,
+    Waiting, earliest,
 };
 use crate::fault::{FaultKind, overrun};
 use crate::flow_state::FlowStateBlocks;
@@ -380,13 +380,14 @@ fn slice(
                 return Outcome::Suspended;
             }
             let spent = overrun(members.len(), most, hosted.limits.slice);
-            abort(hosted, format!("{spent}; `bind --budget` raises the budget"), now, news)
+            let text = format!("{spent}; `bind --budget` raises the budget");
+            abort(hosted, (FaultKind::Overrun, text), now, news)
         }
         Progress::Awaited => {
-            let Some(most) = limit_of(hosted, call, call_limits, now) else { return Outcome::Suspended };
+            let Some(exceeded) = limit_of(hosted, call, call_limits, now) else { return Outcome::Suspended };
             hosted.paces.begin_again(call.payer);
-            let text = format!("its process gave no answer to a call for {} ms", most.as_millis());
-            abort(hosted, text, now, news)
+            let kind = if exceeded.is_overrun() { FaultKind::Overrun } else { FaultKind::NoAnswer };
+            abort(hosted, (kind, exceeded.to_string()), now, news)
         }
     }
 }
@@ -397,23 +398,20 @@ fn limit_of(
     call: &mut Call,
     call_limits: &CallLimits,
     now: Instant,
-) -> Option<Duration> {
+) -> Option<Exceeded> {
     let awaited = call.times.awaited.get_or_insert(Awaited::since(now));
-    awaited.look(hosted.instance.answers(), now);
-    let (took, most) = (now.since(awaited.asked), call_limits.awaited(call.packets.len()));
-    if took < most {
-        return None;
-    }
-    let most = most.saturating_mul(hosted.instance.patience());
-    (took >= most).then_some(most)
+    let instance = &hosted.instance;
+    awaited.look(instance.answers(), now);
+    let times = || (instance.consumed(), instance.patience());
+    awaited.exceeded(call_limits.awaited(call.packets.len()), times)
 }
 
-/// Aborts the instance's call, which has exceeded its time limit. `text` describes the fault.
+/// Aborts the instance's call, which has exceeded its time limit: a fault of this kind, with this description.
 #[cold]
-fn abort(hosted: &mut Hosted, text: String, now: Instant, news: &mut News) -> Outcome {
+fn abort(hosted: &mut Hosted, (kind, text): (FaultKind, String), now: Instant, news: &mut News) -> Outcome {
     hosted.instance.abort();
     // Discard the instance's own fault text: `text` also states the time limit.
     _ = hosted.instance.take_fault();
-    hosted.fail(Fault { kind: FaultKind::Overrun.name(), text }, now, news);
+    hosted.fail(Fault { kind: kind.name(), text }, now, news);
     Outcome::Failed
 }

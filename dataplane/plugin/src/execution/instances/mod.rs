@@ -1,5 +1,6 @@
 //! Instances of a worker: their slots, limits, timers, and uncollected failures and outputs.
 
+mod awaited;
 mod contexts;
 mod cost_histogram;
 mod counts;
@@ -21,6 +22,7 @@ use crate::fault::FaultKind;
 use crate::offload_steps::LoadedVariant;
 use crate::slab::{Key, Slab};
 
+pub(crate) use awaited::{Awaited, Exceeded};
 pub(crate) use contexts::{ContextKey, Contexts, context_of};
 pub use cost_histogram::CostHistogram;
 pub use counts::{InstanceReport, MessageCounts};

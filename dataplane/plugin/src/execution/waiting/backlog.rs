@@ -7,20 +7,8 @@ use millrace_plugin_abi::PayerBacklog;
 use millrace_units::{Instant, PrincipalId};
 
 use super::{Asked, Errand, PassedOn, Place, Waiting};
-use crate::execution::instances::{ContextKey, MOST_IN_CALL};
+use crate::execution::instances::{Awaited, ContextKey, MOST_IN_CALL};
 use crate::flow_state::{FlowStateBlocks, StateRef};
-
-/// Times of a call that another process runs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Awaited {
-    pub began: Instant,
-    /// Begin of the request that the process carries out now.
-    pub asked: Instant,
-    /// Number of requests that the process has carried out.
-    answers: u64,
-    /// Time of the latest look at which the call had not ended.
-    pub seen: Instant,
-}
 
 /// Measured times of a call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,21 +71,6 @@ pub(crate) struct Call {
     pub times: CallTimes,
     /// Whether the instance of the call may have written to the packets.
     pub written: bool,
-}
-
-impl Awaited {
-    /// Returns the times of a call that begins now.
-    pub fn since(now: Instant) -> Self {
-        Self { began: now, asked: now, answers: 0, seen: now }
-    }
-
-    /// Notes a look at the call. `answers`: number of requests that the process has carried out.
-    pub fn look(&mut self, answers: u64, now: Instant) {
-        if self.answers != answers {
-            (self.answers, self.asked) = (answers, now);
-        }
-        self.seen = now;
-    }
 }
 
 impl Call {

@@ -260,6 +260,14 @@ impl Instance for ProcessInstance {
         true
     }
 
+    /// A start is limited in real time.
+    fn consumed(&self) -> Option<Duration> {
+        match &self.state {
+            State::Running(running) if running.exports().is_some() => running.consumed(),
+            _ => None,
+        }
+    }
+
     fn patience(&self) -> u32 {
         match &self.state {
             State::Running(running) => match running.exports() {

@@ -1,6 +1,8 @@
 //! Running process of an instance, as its worker sees it: sends requests, carries out host functions, and
 //! takes over results.
 
+use std::time::Duration;
+
 use millrace_plugin_abi::process::{Broken, Layout, MOST_READ, Record, answer, load, request, store};
 use millrace_plugin_abi::{Instant, Progress};
 
@@ -89,6 +91,11 @@ impl Running {
     /// Returns how many times longer than usual a call may take.
     pub fn patience(&self) -> u32 {
         self.link.tie.patience()
+    }
+
+    /// Returns the processor time that the process has consumed, if it is known.
+    pub fn consumed(&self) -> Option<Duration> {
+        self.link.tie.consumed()
     }
 
     /// Returns the number of requests that the process has carried out.

@@ -9,8 +9,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use millrace_plugin_abi::process::{ANSWER_LANE, Layout, REQUEST_LANE, Reader, Writer};
+use nix::time::{ClockId, clock_gettime};
 
 use super::region::Region;
 
@@ -24,6 +26,8 @@ pub struct Tie {
     ready: AtomicBool,
     /// Excess of [`patience`](Self::patience) over 1.
     slowed: AtomicU32,
+    /// Clock of the processor time that the process consumes.
+    clock: OnceLock<ClockId>,
 }
 
 impl Tie {
@@ -42,6 +46,19 @@ impl Tie {
     /// the process: 1 or more.
     pub fn set_patience(&self, patience: u32) {
         self.slowed.store(patience.saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// Lets the worker know the id of the process, in the namespace of the router. From then on, the worker can read the
+    /// processor time that the process consumes.
+    pub fn set_process(&self, id: u32) {
+        // clock_getcpuclockid(3): the upper bits are the inverted process id. Of the lowest bits, 2 selects the scheduler's
+        // count of its time. A process has one id.
+        let _ = self.clock.set(ClockId::from_raw(!id.cast_signed() << 3 | 2));
+    }
+
+    /// Returns the processor time that the process has consumed; `None` if its id is unknown, or if it has ended.
+    pub(super) fn consumed(&self) -> Option<Duration> {
+        Some(clock_gettime(*self.clock.get()?).ok()?.into())
     }
 
     pub(super) fn patience(&self) -> u32 {

@@ -18,7 +18,7 @@ use millrace_units::PortId;
 use serde_json::{Map, Value, json};
 
 /// Plugin whose packets with a first byte of 1 crash it, of 2 hang it, of 3 make it tamper with its memory, and
-/// of 4 end it. On the message `try`, it tries forbidden system calls, and replies with the numbers of those
+/// of 4 end it, and of 5 make it sleep for ever. On the message `try`, it tries forbidden system calls, and replies with the numbers of those
 /// that succeed. An executable without libraries also tries to execute another program.
 const CODE: &str = r##"
 #define _GNU_SOURCE
@@ -67,6 +67,7 @@ void millrace_packets(struct millrace_call *call) {
         case 1: __builtin_trap();
         case 2: for (;;) __asm__ volatile("");
         case 4: _exit(0);
+        case 5: for (int word = 0;;) syscall(SYS_futex, &word, 0, 0, 0, 0, 0);
         case 3: memset((char *)((uint64_t)packet & ~0xfffULL) - 0xc000, 0xee, 0x1000); break;
         }
     }
