@@ -1,6 +1,7 @@
 //! Plugin types and their instances.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use millrace_units::Instant;
@@ -465,6 +466,19 @@ pub trait Instance: Send {
     fn restore(&mut self, _state: &[u8], version: u32) -> Result<(), PluginError> {
         let text = format!("can't restore state of version {version}: the plugin takes over no state");
         Err(PluginError::Refused(text))
+    }
+
+    /// Begins to save the state as [`save`](Self::save) does, or continues. Must not wait: another process may save the
+    /// state. The router asks again until the result is ready, and makes no other call meanwhile, except
+    /// [`abort`](Self::abort).
+    fn poll_save(&mut self) -> Poll<Result<Option<Vec<u8>>, PluginError>> {
+        Poll::Ready(self.save())
+    }
+
+    /// Begins to restore a state as [`restore`](Self::restore) does, or continues, in the manner of
+    /// [`poll_save`](Self::poll_save).
+    fn poll_restore(&mut self, state: &[u8], version: u32) -> Poll<Result<(), PluginError>> {
+        Poll::Ready(self.restore(state, version))
     }
 
     /// Notifies the instance that a bound flow has ended, once for each record of the flow. `state` is the

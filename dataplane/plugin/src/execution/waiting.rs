@@ -10,6 +10,7 @@
 //! with a factor of one: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
 
 mod answers;
+mod asked;
 mod backlog;
 mod held;
 mod packet;
@@ -17,6 +18,8 @@ mod served;
 
 pub(crate) use answers::each_answer;
 pub use answers::{Answer, Answers};
+pub(crate) use asked::{Asked, Upgrade};
+use asked::{MOST_ASKED, too_busy};
 pub(crate) use backlog::{Backlog, Behind, Call, CallTimes, earliest};
 use held::HeldPackets;
 pub use packet::{End, Kept, PassedOn, Released, Taken, Waiting};
@@ -24,19 +27,15 @@ pub use served::{AwaitedContext, Served};
 use std::time::Duration;
 
 use millrace_packet::Packet;
-use millrace_plugin_abi::{Message, PluginError, Position};
+use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PathId, PrincipalId};
 
-use crate::execution::health::FaultHistory;
 use crate::execution::instances::{ContextKey, context_of};
-use crate::execution::succession::{Successed, Succession, Successor};
 use crate::principal_memory::PrincipalMemory;
 use crate::slab::Key;
 
 /// Maximum number of packets that wait for the end of an instance's call.
 const MOST_BEHIND: usize = 4096;
-/// Maximum number of requests of control that wait for the end of an instance's call.
-const MOST_ASKED: usize = 64;
 /// Maximum time that an instance may hold a packet. A longer time is a fault.
 pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
@@ -100,42 +99,6 @@ pub(crate) enum Errand {
     Own,
     /// Control message; the answer goes to this receiver.
     Control(Answer),
-}
-
-/// Request of control to a context of an instance.
-pub(crate) enum Asked {
-    /// Control message, with the receiver of the answer.
-    Message(Message, Answer),
-    /// Message from the host companion.
-    Tell(Vec<u8>),
-    /// Wait for the next [upgrade](Upgrade) of the instance.
-    Succeed,
-}
-
-/// Upgrade that waits until no context of the instance has a running call.
-pub(crate) struct Upgrade {
-    /// Instance to be replaced.
-    instance: Key,
-    pub successor: Successor,
-    /// Receiver of the result.
-    pub told: Successed,
-}
-
-impl Asked {
-    fn refuse(self, problem: &str) {
-        match self {
-            Self::Message(message, answer) => {
-                let text = format!("message {:?} is refused: {problem}", message.name);
-                answer(Some(Err(PluginError::Refused(text))));
-            }
-            Self::Tell(_) | Self::Succeed => {}
-        }
-    }
-}
-
-/// Returns the reason that a busy instance refuses a request.
-fn too_busy() -> String {
-    format!("the instance is busy, and its queue of {MOST_ASKED} messages is full; try again later")
 }
 
 /// All waiting packets of a worker.
@@ -330,7 +293,7 @@ impl WaitingRoom {
     /// full; the requester then gets an error.
     pub fn ask(&mut self, context: ContextKey, asked: Asked) -> bool {
         match self.backlog(context) {
-            Some(backlog) if backlog.asked.len() < MOST_ASKED => {
+            Some(backlog) if backlog.asked.len() < asked.most() => {
                 backlog.asked.push_back(asked);
                 true
             }
@@ -341,26 +304,24 @@ impl WaitingRoom {
         }
     }
 
-    /// Lets an upgrade of a busy instance wait until none of its `contexts` contexts has a running call. Until
-    /// then, a context whose call ends begins no other call.
-    pub fn await_upgrade(&mut self, instance: Key, contexts: u8, successor: Successor, told: Successed) {
+    /// Lets an upgrade wait until none of the instance's `contexts` contexts has a running call, and its state is handed
+    /// over. Until then, a context whose call ends begins no other call.
+    pub fn await_upgrade(&mut self, upgrade: Upgrade, contexts: u8) {
+        let instance = upgrade.instance;
         let is_full = |backlog: &Backlog| backlog.asked.len() >= MOST_ASKED;
         if self.backlogs.iter().any(|backlog| backlog.context.instance == instance && is_full(backlog)) {
-            let Successor { contexts, .. } = successor;
-            let (inherited, history) = (Err(too_busy()), FaultHistory::default());
-            return told(Some(Succession { contexts, inherited, history }));
+            return upgrade.refuse(too_busy());
         }
         for number in 0..contexts {
             if let Some(backlog) = self.backlog_or_new(ContextKey { instance, number }) {
                 backlog.asked.push_back(Asked::Succeed);
             }
         }
-        self.upgrades.push(Upgrade { instance, successor, told });
+        self.upgrades.push(upgrade);
     }
 
     /// Removes and returns the next upgrade of an instance; `None` while a context has to end its call or to
-    /// serve earlier requests first. `own` is the backlog of a context that waits for the upgrade. The other
-    /// contexts no longer wait for it then.
+    /// serve earlier requests first. `own` is the backlog of a context that waits for the upgrade.
     pub fn take_upgrade(&mut self, own: &Backlog) -> Option<Upgrade> {
         let instance = own.context.instance;
         let others = || self.backlogs.iter().filter(|backlog| backlog.context.instance == instance);
@@ -368,10 +329,24 @@ impl WaitingRoom {
             return None;
         }
         let at = self.upgrades.iter().position(|upgrade| upgrade.instance == instance)?;
+        Some(self.upgrades.remove(at))
+    }
+
+    /// Puts an upgrade back whose state is not handed over yet.
+    pub fn put_upgrade(&mut self, upgrade: Upgrade) {
+        self.upgrades.insert(0, upgrade);
+    }
+
+    /// Ends the wait of the contexts of an instance for an upgrade, except of the context whose backlog is taken.
+    pub fn end_wait_for_upgrade(&mut self, instance: Key) {
         for backlog in self.backlogs.iter_mut().filter(|backlog| backlog.context.instance == instance) {
             backlog.asked.pop_front_if(|asked| matches!(asked, Asked::Succeed));
         }
-        Some(self.upgrades.remove(at))
+    }
+
+    /// Whether an instance hands its state over to a successor.
+    pub fn hands_over(&self, instance: Key) -> bool {
+        self.upgrades.iter().any(|upgrade| upgrade.instance == instance && upgrade.hand_over.has_begun())
     }
 
     /// Gives the waiting packets of an instance to the contexts of its successor, after an upgrade. `own` is the
@@ -467,10 +442,10 @@ impl WaitingRoom {
         if is_running { Some(now) } else { self.held.next() }
     }
 
-    /// Whether another process runs a call.
+    /// Whether another process runs a call, or may hand over state.
     #[inline]
     pub fn awaits(&self) -> bool {
-        self.backlogs.iter().any(|backlog| backlog.call.times.awaited.is_some())
+        self.backlogs.iter().any(|backlog| backlog.call.times.awaited.is_some() || backlog.awaits_upgrade())
     }
 
     /// Returns the paths that waiting packets use: the paths of their stages, and their accounting paths.

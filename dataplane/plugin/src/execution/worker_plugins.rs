@@ -371,6 +371,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
             {
                 let part = stage.part.range();
                 let kept = states.block(state).and_then(|block| block.get(part)).unwrap_or_default();
+                if waiting.hands_over(key) {
+                    // The state may be saved already.
+                    waiting.ask(context, Asked::FlowEnd(*flow, kept.to_vec()));
+                    continue;
+                }
                 if hosted.call(|instance| instance.flow_ended(flow, kept)) != Progress::Done {
                     waiting.suspend_errand(context, Errand::Own);
                 }

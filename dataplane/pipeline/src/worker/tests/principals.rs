@@ -5,6 +5,7 @@ mod answers;
 mod core_functions;
 mod core_orders;
 mod crashes;
+mod hand_overs;
 mod histories;
 mod in_line;
 mod passed_on;

@@ -17,7 +17,7 @@ mod resume;
 mod visit;
 
 use millrace_packet::BATCH_SIZE;
-use millrace_plugin_abi::{Message, Progress, Verdict};
+use millrace_plugin_abi::{FlowEnd, Message, Progress, Verdict};
 use millrace_units::{Instant, PrincipalId};
 
 use crate::CallLimits;
@@ -220,6 +220,14 @@ impl Calls {
         if progress == Progress::Done {
             hosted.has_failed(now, news);
         }
+        progress
+    }
+
+    /// Notifies a context without a running call that a flow has ended.
+    fn flow_ended(&mut self, key: ContextKey, flow: &FlowEnd, state: &[u8]) -> Progress {
+        let Some((hosted, news)) = self.instances.get_mut(key) else { return Progress::Done };
+        let progress = hosted.call(|instance| instance.flow_ended(flow, state));
+        hosted.take_outputs(news);
         progress
     }
 

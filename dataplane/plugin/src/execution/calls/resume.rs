@@ -80,9 +80,9 @@ impl<T: BindingTable> Resumption<'_, T> {
     fn resume(&mut self, backlog: &mut Backlog) -> bool {
         for _ in 0..CALLS {
             if !backlog.call.is_under_way() && !self.begin(backlog) {
-                return backlog.call.is_under_way() || !backlog.asked.is_empty();
+                return backlog.call.is_under_way() || !backlog.asked.is_empty() || backlog.has_waiting();
             }
-            if !self.resume_charged(backlog) {
+            if !self.charge_answers(backlog, Self::resume_call) {
                 return true;
             }
             if backlog.payer().is_some_and(|payer| self.calls.running != Some(payer)) {
@@ -101,20 +101,28 @@ impl<T: BindingTable> Resumption<'_, T> {
         })
     }
 
-    /// Resumes the current call of a context. Returns whether the call has ended. If another process runs the call,
-    /// charges the time in which the worker handles its answers: no slice measures it.
-    fn resume_charged(&mut self, backlog: &mut Backlog) -> bool {
-        let payer = self.payer_of_answers(backlog);
-        let begun = payer.and_then(|_| self.calls.meter.now());
-        let is_done = match backlog.call.place {
+    /// Resumes the current call of a context. Returns whether the call has ended.
+    fn resume_call(&mut self, backlog: &mut Backlog) -> bool {
+        match backlog.call.place {
             None => self.resume_errand(backlog),
             Some(place) => self.resume_packets(place, backlog),
-        };
+        }
+    }
+
+    /// Does `work`. If it handles answers of another process, charges the time: no slice measures it.
+    fn charge_answers<R>(
+        &mut self,
+        backlog: &mut Backlog,
+        work: impl FnOnce(&mut Self, &mut Backlog) -> R,
+    ) -> R {
+        let payer = self.payer_of_answers(backlog);
+        let begun = payer.and_then(|_| self.calls.meter.now());
+        let result = work(self, backlog);
         if let (Some(payer), Some(begun), Some(end)) = (payer, begun, self.calls.meter.now()) {
             let used = Cycles(end.saturating_sub(begun));
             self.calls.in_line.add(InLineCharge { payer, used, packets: 0 });
         }
-        is_done
+        result
     }
 
     /// Returns the principal that pays for the answers of another process outside of slices: the payer of the call. For a
@@ -139,7 +147,11 @@ impl<T: BindingTable> Resumption<'_, T> {
                     let progress = self.calls.tell(backlog.context, &bytes, self.now);
                     (progress != Progress::Done).then_some(Errand::Own)
                 }
-                Asked::Succeed if self.calls.succeed_waiting(backlog, self.bindings, self.now) => None,
+                Asked::FlowEnd(flow, state) => {
+                    let progress = self.calls.flow_ended(backlog.context, &flow, &state);
+                    (progress != Progress::Done).then_some(Errand::Own)
+                }
+                Asked::Succeed if self.charge_answers(backlog, Self::succeed) => None,
                 Asked::Succeed => {
                     backlog.asked.push_front(Asked::Succeed);
                     return false;
@@ -152,7 +164,15 @@ impl<T: BindingTable> Resumption<'_, T> {
         }
         let hosted = self.calls.instances.context(backlog.context);
         let payer = backlog.payer();
+        if payer.is_some() && payer != self.calls.running {
+            return false;
+        }
         backlog.begin_call(hosted.map_or(usize::MAX, |hosted| hosted.most_in_call(payer)))
+    }
+
+    /// Carries out the upgrade for which a context waits. Returns whether it has ended.
+    fn succeed(&mut self, backlog: &mut Backlog) -> bool {
+        self.calls.succeed_waiting(backlog, self.bindings, self.now)
     }
 
     /// Resumes a call without packets. Returns whether the call has ended.

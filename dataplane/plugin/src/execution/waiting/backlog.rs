@@ -172,11 +172,12 @@ impl Backlog {
     }
 
     /// Returns the principal that pays for the running call, or for the next one. Nobody pays for a call that
-    /// another process runs: the worker only asks for its result.
+    /// another process runs, or while the context waits for an upgrade: the worker only asks for the result.
     pub fn payer(&self) -> Option<PrincipalId> {
         match self.call.is_under_way() {
             true if self.call.times.awaited.is_some() => None,
             true => self.call.payer,
+            false if self.awaits_upgrade() => None,
             false => self.behind.packets.front().and_then(|waiting| waiting.payer),
         }
     }
@@ -196,6 +197,16 @@ impl Backlog {
     /// Returns the number of packets in the running call, plus the number of packets that wait for its end.
     pub(super) fn len(&self) -> usize {
         self.call.packets.len() + self.behind.packets.len()
+    }
+
+    /// Whether the next request is an upgrade of the instance.
+    pub(super) fn awaits_upgrade(&self) -> bool {
+        matches!(self.asked.front(), Some(Asked::Succeed))
+    }
+
+    /// Whether packets wait for the end of the running call, or for the next one.
+    pub fn has_waiting(&self) -> bool {
+        !self.behind.packets.is_empty()
     }
 
     /// Whether no call is running, and no request has to be served before the next upgrade.

@@ -2,6 +2,7 @@
 
 mod awaited;
 mod contexts;
+mod hand_over;
 mod health;
 mod holding;
 mod offload_steps;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant as Clock};
 
 use millrace_plugin_abi::{FlowEnd, Instance, Instant, Message, Packets, PluginError, Progress, Reply};
@@ -24,8 +25,6 @@ pub const START: Duration = Duration::from_secs(10);
 const STARTING: u32 = START.as_millis().div_ceil(CallLimits::LEAST_AWAITED.as_millis()) as u32;
 /// Maximum time of a control message for which the caller waits.
 const CONTROL: Duration = Duration::from_secs(1);
-/// Maximum time of a state hand-over, for which the worker waits.
-const HAND_OVER: Duration = Duration::from_millis(20);
 
 /// Process of an instance.
 enum State {
@@ -52,6 +51,8 @@ pub struct ProcessInstance {
     exports: Exports,
     /// Name of the control message in progress.
     asked: Option<String>,
+    /// Whether a state hand-over is in progress.
+    hands_over: bool,
     /// Fault that nobody has collected yet.
     fault: Option<Fault>,
 }
@@ -92,6 +93,7 @@ impl ProcessInstance {
             terms,
             exports: Exports::default(),
             asked: None,
+            hands_over: false,
             fault: None,
         };
         if !instance.wait(START) {
@@ -187,7 +189,28 @@ impl ProcessInstance {
     }
 
     /// Has the process do a job, and waits for its end. Returns the reply.
-    fn work(&mut self, job: Job, most: Duration) -> Result<Vec<u8>, String> {
+    fn work(&mut self, job: Job) -> Result<Vec<u8>, String> {
+        self.begin_work(job)?;
+        if !self.wait(CONTROL) {
+            self.overrun("it");
+        }
+        self.take_outcome()
+    }
+
+    /// Begins a job of a state hand-over, or looks for its end. Returns the reply then.
+    fn poll_work(&mut self, job: impl FnOnce() -> Job) -> Poll<Result<Vec<u8>, String>> {
+        if !self.hands_over {
+            self.begin_work(job())?;
+            self.hands_over = true;
+        }
+        if self.go_on(None) != Progress::Done {
+            return Poll::Pending;
+        }
+        self.hands_over = false;
+        Poll::Ready(self.take_outcome())
+    }
+
+    fn begin_work(&mut self, job: Job) -> Result<(), String> {
         if let State::Dead(why) = &self.state {
             return Err(dead(why));
         }
@@ -195,10 +218,7 @@ impl ProcessInstance {
             return Err("the instance is in the middle of a call; try again".to_owned());
         }
         self.shared.with(|exchange| exchange.jobs.begin(job));
-        if !self.wait(most) {
-            self.overrun("it");
-        }
-        self.take_outcome()
+        Ok(())
     }
 
     fn take_outcome(&mut self) -> Result<Vec<u8>, String> {
@@ -303,7 +323,7 @@ impl Instance for ProcessInstance {
     }
 
     fn restart(&mut self) -> Result<(), PluginError> {
-        (self.asked, self.fault) = (None, None);
+        (self.asked, self.hands_over, self.fault) = (None, false, None);
         self.shared.with(Exchange::restart);
         self.state = State::Starting;
         if self.seat.number() == self.number {
@@ -314,7 +334,7 @@ impl Instance for ProcessInstance {
 
     fn control(&mut self, message: &Message) -> Reply {
         let job = self.control_job(message)?;
-        let reply = self.work(job, CONTROL).and_then(|reply| parse_reply(&reply));
+        let reply = self.work(job).and_then(|reply| parse_reply(&reply));
         reply.map_err(|problem| self.refusal(&message.name, problem))
     }
 
@@ -362,13 +382,26 @@ impl Instance for ProcessInstance {
         if !self.exports.saves {
             return Ok(None);
         }
-        let saved = self.work(Job::Save, HAND_OVER);
+        let saved = self.work(Job::Save);
         saved.map(Some).map_err(|problem| self.refusal("save", problem))
     }
 
+    fn poll_save(&mut self) -> Poll<Result<Option<Vec<u8>>, PluginError>> {
+        if !self.exports.saves {
+            return Poll::Ready(Ok(None));
+        }
+        let saved = self.poll_work(|| Job::Save);
+        saved.map(|saved| saved.map(Some).map_err(|problem| self.refusal("save", problem)))
+    }
+
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
-        let restored = self.work(Job::Restore { state: state.to_vec(), version }, HAND_OVER);
+        let restored = self.work(Job::Restore { state: state.to_vec(), version });
         restored.map(drop).map_err(|problem| self.refusal("restore", problem))
+    }
+
+    fn poll_restore(&mut self, state: &[u8], version: u32) -> Poll<Result<(), PluginError>> {
+        let restored = self.poll_work(|| Job::Restore { state: state.to_vec(), version });
+        restored.map(|restored| restored.map(drop).map_err(|problem| self.refusal("restore", problem)))
     }
 
     fn flow_ended(&mut self, flow: &FlowEnd, state: &[u8]) -> Progress {

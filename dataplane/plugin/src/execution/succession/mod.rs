@@ -1,8 +1,12 @@
 //! Types for upgrades of an instance: the successor, the state hand-over and its result.
 
+mod hand_over;
+
 use millrace_plugin_abi::Instance;
 
 use crate::execution::health::FaultHistory;
+
+pub(crate) use hand_over::HandOver;
 
 /// Instance that is to replace another instance.
 pub struct Successor {

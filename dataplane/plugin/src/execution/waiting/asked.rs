@@ -1,0 +1,68 @@
+//! Requests to a context of an instance that wait for the end of its call, and upgrades of the instance.
+
+use millrace_plugin_abi::{FlowEnd, Message, PluginError};
+
+use super::Answer;
+use crate::execution::health::FaultHistory;
+use crate::execution::succession::{HandOver, Successed, Succession, Successor};
+use crate::slab::Key;
+
+/// Maximum number of requests of control that wait for the end of an instance's call.
+pub(super) const MOST_ASKED: usize = 64;
+/// Maximum number of flow ends that wait for the end of a state hand-over; further ends are lost.
+const MOST_ENDS: usize = 1024;
+
+/// Request to a context of an instance.
+pub(crate) enum Asked {
+    /// Control message, with the receiver of the answer.
+    Message(Message, Answer),
+    /// Message from the host companion.
+    Tell(Vec<u8>),
+    /// End of a flow during a state hand-over, with the state of the flow. The successor hears of it.
+    FlowEnd(FlowEnd, Vec<u8>),
+    /// Wait for the next [upgrade](Upgrade) of the instance.
+    Succeed,
+}
+
+impl Asked {
+    /// Returns the number of waiting requests from which on this one is refused.
+    pub fn most(&self) -> usize {
+        if matches!(self, Self::FlowEnd(..)) { MOST_ENDS } else { MOST_ASKED }
+    }
+
+    /// Refuses the request for this reason.
+    pub fn refuse(self, problem: &str) {
+        match self {
+            Self::Message(message, answer) => {
+                let text = format!("message {:?} is refused: {problem}", message.name);
+                answer(Some(Err(PluginError::Refused(text))));
+            }
+            Self::Tell(_) | Self::FlowEnd(..) | Self::Succeed => {}
+        }
+    }
+}
+
+/// Upgrade of an instance. It waits until no context of the instance has a running call, and then for the hand-over of
+/// the state.
+pub(crate) struct Upgrade {
+    /// Instance to be replaced.
+    pub instance: Key,
+    pub successor: Successor,
+    pub hand_over: HandOver,
+    /// Receiver of the result.
+    pub told: Successed,
+}
+
+impl Upgrade {
+    /// Refuses the upgrade for this reason.
+    pub fn refuse(self, problem: String) {
+        let Successor { contexts, .. } = self.successor;
+        let (inherited, history) = (Err(problem), FaultHistory::default());
+        (self.told)(Some(Succession { contexts, inherited, history }));
+    }
+}
+
+/// Returns the reason that a busy instance refuses a request.
+pub(super) fn too_busy() -> String {
+    format!("the instance is busy, and its queue of {MOST_ASKED} messages is full; try again later")
+}
