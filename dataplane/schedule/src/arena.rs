@@ -4,6 +4,7 @@
 //! and all queues of the port share one limit. The slot freed last is used first, because it is still in the
 //! CPU cache.
 
+mod extraction;
 mod held_back;
 mod opened;
 

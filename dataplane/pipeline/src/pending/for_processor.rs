@@ -16,6 +16,7 @@ use millrace_units::{Cycles, Instant, PathId, PrincipalId, QueueId};
 
 use crate::pending::control_work::ControlWork;
 use crate::pending::core_time::{self, CoreTime};
+use crate::pending::extracted::Extracted;
 use crate::pending::grants::Grants;
 use crate::pending::known_principal::{Known, Slice, StageCost};
 use crate::pending::loads::PrincipalLoads;
@@ -114,24 +115,41 @@ impl ForProcessor {
         let _ = self.scheduler.change(id, cpu, now);
     }
 
-    /// Removes a principal. Returns its waiting packets as [`drain`](Self::drain) does.
-    pub fn remove(&mut self, id: PrincipalId) -> Vec<(u32, Waiting)> {
-        let mut waiting = Vec::new();
-        self.queues.remove(id, |order, packet| waiting.push((order, packet)));
+    /// Removes a principal without waiting packets.
+    pub fn remove(&mut self, id: PrincipalId) {
+        self.queues.remove(id, |_, _, _| {});
         // Unknown principals have nothing to remove.
         let _ = self.scheduler.remove(id);
         self.grants.forget(id);
         self.principals.retain(|known| known.id != id);
-        self.loads.set_waiting(id, 0);
-        waiting
     }
 
-    /// Takes all packets that wait for a principal out of its queues, queue by queue in the order of arrival.
-    /// Each packet comes with the place of its stage in the order of stages.
-    pub fn drain(&mut self, id: PrincipalId, out: &mut Vec<(u32, Waiting)>) {
-        self.queues.drain(id, |order, packet| out.push((order, packet)));
-        self.known_mut(id).into_iter().for_each(|known| known.held_back = 0);
-        self.loads.set_waiting(id, 0);
+    /// Takes the packets that `is_wanted` accepts out of their queues. Returns them in the order in which they may
+    /// continue: those of late stages first, since they are ahead of the others of their flow. `is_in_line` tells
+    /// whether the calls of a packet's stage can run in line.
+    pub fn extract(
+        &mut self,
+        is_wanted: impl Fn(&Waiting) -> bool,
+        is_in_line: impl Fn(&Waiting) -> bool,
+    ) -> Vec<Extracted> {
+        let mut extracted = Vec::new();
+        if !self.queues.iter().any(&is_wanted) {
+            return extracted;
+        }
+        self.queues.extract(
+            |_, waiting| is_wanted(waiting),
+            |order, arrival, waiting| extracted.push(Extracted { order, arrival, waiting }),
+        );
+        extracted.sort_by_key(Extracted::turn);
+        for known in &mut self.principals {
+            self.loads.set_waiting(known.id, self.queues.load(known.id).0);
+            known.held_back = 0;
+        }
+        for waiting in self.queues.iter().filter(|waiting| is_in_line(waiting)) {
+            let known = waiting.payer.and_then(|payer| known_mut(&mut self.principals, payer));
+            known.into_iter().for_each(|known| known.held_back += 1);
+        }
+        extracted
     }
 
     /// Queues a packet at a stage, whose calls may be such as can run `in_line`. Its principal has work from now on.
@@ -242,11 +260,6 @@ impl ForProcessor {
     /// principal.
     pub fn takes_turn(&mut self, context: AwaitedContext, payer: PrincipalId, takes: bool) -> bool {
         self.grants.takes_turn(context, payer, takes, &self.scheduler)
-    }
-
-    /// Takes all flows back that were set aside.
-    pub fn take_back(&mut self) {
-        self.queues.take_back();
     }
 
     /// Takes packets of one flow at a stage for a slice of the principal, and gives them to `out`. Returns
@@ -400,11 +413,6 @@ impl ForProcessor {
         self.queues.len() + self.arrived.len() + self.control.len()
     }
 
-    /// Returns the principals.
-    pub fn ids(&self) -> impl Iterator<Item = PrincipalId> {
-        self.principals.iter().map(|known| known.id)
-    }
-
     /// Returns the paths of the waiting packets: of their stages, and of the bindings that count them.
     pub fn paths(&self) -> impl Iterator<Item = PathId> {
         self.queues.iter().flat_map(|waiting| [waiting.place.path, waiting.packet.counts_for])
@@ -476,9 +484,13 @@ impl ForProcessor {
     }
 
     fn known_mut(&mut self, id: PrincipalId) -> Option<&mut Known> {
-        let place = self.principals.binary_search_by_key(&id, |known| known.id).ok()?;
-        self.principals.get_mut(place)
+        known_mut(&mut self.principals, id)
     }
+}
+
+fn known_mut(principals: &mut [Known], id: PrincipalId) -> Option<&mut Known> {
+    let place = principals.binary_search_by_key(&id, |known| known.id).ok()?;
+    principals.get_mut(place)
 }
 
 /// Returns the number of a flow. Flows of several principals may have the same hash.

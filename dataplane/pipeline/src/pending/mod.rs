@@ -4,6 +4,7 @@ pub(crate) mod control_work;
 pub(crate) mod core_functions;
 pub(crate) mod core_settings;
 pub(crate) mod core_time;
+pub(crate) mod extracted;
 pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
 mod grants;

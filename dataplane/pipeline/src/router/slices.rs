@@ -1,8 +1,7 @@
 //! Slices of the processor: after the core work of an iteration, principals run the packets that wait for
 //! them, in the order of the CPU scheduler.
 
-use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use millrace_packet::DropReason;
 use millrace_plugin::{
@@ -12,6 +11,7 @@ use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 
 use crate::gates::Gates;
+use crate::pending::extracted::Extracted;
 use crate::pending::for_processor::ForProcessor;
 use crate::pending::known_principal::{Slice, StageCost};
 use crate::router::Router;
@@ -304,67 +304,70 @@ impl<'a> Slices<'a> {
         stage.map_or((CpuStage::ONLY, false), of)
     }
 
-    /// Takes all waiting packets out of the queues after a change of bindings, and continues them. Packets
-    /// whose binding still has a principal wait again, in the same order; others pass.
+    /// Continues the waiting packets whose stage has ended in a change of bindings, or has another payer or none now. All
+    /// others keep their places.
     pub fn requeue(&mut self, now: Instant) {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
-        let mut drained = Vec::new();
-        waiting.take_back();
-        for id in waiting.ids().collect::<Vec<_>>() {
-            waiting.drain(id, &mut drained);
-            self.memory().set_queued(id, 0);
-        }
-        self.continue_all(drained, now);
-        self.queue_for_processor(&mut waiting, now);
+        let stages = PaidStages::of(self.router.gates.plugins());
+        let packets = self.extract(&mut waiting, |packet| stages.payer_at(packet.place) != packet.payer);
+        self.continue_all(&mut waiting, packets, now);
         self.router.pending.for_processor.put(waiting);
     }
 
     /// Drops the packets that wait for a principal.
     pub fn drop_waiting(&mut self, id: PrincipalId) {
-        let Some(waiting) = self.router.pending.for_processor.get_mut() else { return };
-        let mut drained = Vec::new();
-        waiting.drain(id, &mut drained);
-        self.memory().set_queued(id, 0);
-        for (_, packet) in drained {
-            self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalReleased);
+        let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
+        for packet in self.extract(&mut waiting, |packet| packet.payer == Some(id)) {
+            self.router.disposal().drop_packet(packet.waiting.packet, DropReason::PrincipalReleased);
         }
+        self.memory().set_queued(id, 0);
+        self.router.pending.for_processor.put(waiting);
     }
 
     /// Removes a principal. Its waiting packets continue, as after a change of bindings.
     pub fn remove(&mut self, id: PrincipalId, now: Instant) {
-        let Some(waiting) = self.router.pending.for_processor.get_mut() else { return };
-        let packets = waiting.remove(id);
+        let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
+        let packets = self.extract(&mut waiting, |packet| packet.payer == Some(id));
+        waiting.remove(id);
         Payers::of(self.router.gates.plugins_mut()).forget(id);
         self.memory().forget(id);
         self.router.handover.as_mut().into_iter().for_each(|handover| handover.forget(id));
-        self.continue_all(packets, now);
+        self.continue_all(&mut waiting, packets, now);
+        self.router.pending.for_processor.put(waiting);
     }
 
-    /// Continues packets at their stages, each in a batch of its own: those of late stages first, since they
-    /// are ahead of the others of their flow. Packets whose binding has no principal
-    /// any more pass at once: at most [`MOST_AT_ONCE`], because more would fill the queues of ports.
-    fn continue_all(&mut self, mut packets: Vec<(u32, Waiting)>, now: Instant) {
-        packets.sort_by_key(|(order, _)| Reverse(*order));
+    /// Takes packets out of their queues, as [`ForProcessor::extract`] does.
+    fn extract(&self, waiting: &mut ForProcessor, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Extracted> {
+        let stages = PaidStages::of(self.router.gates.plugins());
+        let is_in_line = |packet: &Waiting| stages.at(packet.place).is_some_and(|stage| stage.in_line);
+        waiting.extract(is_wanted, is_in_line)
+    }
+
+    /// Continues packets that were taken out of their queues, in this order, each in a batch of its own: they pass, or
+    /// wait at a later stage. At most [`MOST_AT_ONCE`] pass, because more would fill the queues of ports.
+    fn continue_all(&mut self, waiting: &mut ForProcessor, packets: Vec<Extracted>, now: Instant) {
+        let payers: BTreeSet<_> = packets.iter().filter_map(|packet| packet.waiting.payer).collect();
+        payers.into_iter().for_each(|id| self.memory().set_queued(id, waiting.waiting_bytes(id)));
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         let (mut passed, mut flows) = (0, HashSet::new());
-        for (_, packet) in packets {
+        for Extracted { waiting: packet, .. } in packets {
             let (entry, flow) = (packet.entry(), packet.packet.hash);
-            if passed >= MOST_AT_ONCE && flows.contains(&flow) {
+            let waits = PaidStages::of(self.router.gates.plugins()).will_wait(entry.0);
+            if !waits && passed >= MOST_AT_ONCE && flows.contains(&flow) {
                 self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalQueueFull);
                 continue;
             }
-            let wait_again = Paid::of(self.router.gates.plugins()).arrived();
             work.begin();
-            self.router
-                .gate_run()
-                .add_released(&mut work, Released { waiting: packet, direction: None, end: None });
+            let released = Released { waiting: packet, direction: None, end: None };
+            self.router.gate_run().add_released(&mut work, released);
             self.resume_at(entry, &mut work, now);
-            if Paid::of(self.router.gates.plugins()).arrived() == wait_again {
+            if !waits {
                 passed += 1;
                 flows.insert(flow);
             }
         }
         self.router.scratch.spare = work;
+        self.queue_for_processor(waiting, now);
     }
 }
 

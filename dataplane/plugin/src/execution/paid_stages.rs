@@ -70,6 +70,24 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
         Some(PaidStage { binding, order, weight, in_line, pulled_by, cost })
     }
 
+    /// Returns the principal that pays for a stage; `None` if nobody pays, or its binding was removed.
+    #[inline]
+    pub fn payer_at(&self, place: Place) -> Option<PrincipalId> {
+        self.plugins.bindings.payer(self.binding_at(place)?.0)
+    }
+
+    /// Whether a packet that continues at a place waits for the processor there, or at a later stage.
+    pub fn will_wait(&self, place: Place) -> bool {
+        let stages = |position: Position| self.plugins.paths.stages_at(place.path, position).iter();
+        let here = stages(place.position).skip(place.stage.into());
+        let later = Position::ALL.into_iter().filter(|position| *position > place.position).flat_map(stages);
+        here.chain(later.filter(|stage| stage.position != Position::Copy)).any(|stage| {
+            let binding = self.plugins.bindings.get(stage.binding);
+            let payer = self.plugins.bindings.payer(stage);
+            binding.is_some_and(|binding| self.plugins.calls.wait(payer, binding).is_some())
+        })
+    }
+
     /// Returns how many packets the instance of a stage takes from the queue with this first packet. The others stay
     /// there: its principal pays for their memory, and the CPU scheduler decides who is next.
     pub fn intake(&self, first: &Waiting) -> Intake {

@@ -16,29 +16,20 @@
 //! A queue whose packets can't go on yet is set aside, and takes no turns until it is looked at again. Looks go
 //! from principal to principal, so that many queues of one delay none of another.
 
+use std::collections::BTreeSet;
+
 use millrace_memory::prefetch_whole_element;
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::account::{CpuDrop, CpuFlowAccount};
 use super::chain::Chain;
 use super::flow_queue::{Backlog, FlowQueue, skip_rounds};
+use super::settings::CpuQueueLimits;
 use super::stage_queues::{CpuStage, FlowStages, MOST_DEBT, StageQueues};
 use crate::FlowNumber;
 use crate::arena::{Arena, Held, List, Load, NONE};
 use crate::flow_table::FlowTable;
 use crate::slots::Slots;
-
-/// Size limits of the memory for waiting packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CpuQueueLimits {
-    /// Maximum number of packets.
-    pub packets: u32,
-    /// Maximum number of bytes.
-    pub bytes: u32,
-    /// Maximum number of flow queues. A principal gets as many as are free; its further flows share a queue. As many
-    /// further queues exist for flows that wait at several stages.
-    pub flows: u32,
-}
 
 /// Queue of the packet that arrived last. Packets of a flow often arrive together.
 #[derive(Clone, Copy, Debug)]
@@ -98,22 +89,36 @@ impl<T> CpuQueues<T> {
         (backlog.threshold, backlog.is_known) = (threshold, true);
     }
 
-    /// Gives the waiting packets of a principal to `out`, with the place of their stage in the order of stages:
-    /// queue by queue in the order of arrival.
-    pub fn drain(&mut self, principal: PrincipalId, mut out: impl FnMut(u32, T)) {
-        let PrincipalId(number) = principal;
-        self.each_aside(u32::MAX, |queues, other| other == number && queues.join_turns(number));
-        while self.is_backlogged(principal) {
-            let order = self.first_of(number).map_or(0, |queue| queue.stages.current.stage.order);
-            self.take(principal, |_| true, |item| out(order, item));
-            self.charge(principal, Cycles(0));
+    /// Takes the packets that `is_wanted` accepts out of the queues, also from their middle. `out` gets each with the
+    /// place of its stage in the order of stages and its arrival, those of a queue in their order. All others keep
+    /// their places. Queues that were set aside take turns again if their principal has lost packets.
+    pub fn extract(
+        &mut self,
+        mut is_wanted: impl FnMut(PrincipalId, &T) -> bool,
+        mut out: impl FnMut(u32, Instant, T),
+    ) {
+        let mut losers = BTreeSet::new();
+        for number in 0..self.queues.len() as u32 {
+            let FlowQueue { stages, principal, .. } = &mut self.queues[number];
+            let wanted = |item: &T| is_wanted(PrincipalId(*principal), item);
+            let gone = self.stages.extract((&mut self.arena, stages), wanted, |order, held| {
+                out(order, held.arrival, held.item);
+            });
+            if gone != Load::NOTHING {
+                let backlog = &mut self.backlogs[*principal];
+                backlog.load = backlog.load.minus(gone);
+                self.stages.charge((stages, &mut backlog.later), 0, self.quantum);
+                losers.insert(*principal);
+            }
         }
+        self.each_aside(u32::MAX, |queues, number| losers.contains(&number) && queues.join_turns(number));
+        losers.into_iter().for_each(|number| self.charge(PrincipalId(number), Cycles(0)));
     }
 
-    /// Removes a principal, and gives its waiting packets to `out` as [`drain`](Self::drain) does.
-    pub fn remove(&mut self, principal: PrincipalId, out: impl FnMut(u32, T)) {
+    /// Removes a principal, and gives its waiting packets to `out` as [`extract`](Self::extract) does.
+    pub fn remove(&mut self, principal: PrincipalId, out: impl FnMut(u32, Instant, T)) {
         let PrincipalId(number) = principal;
-        self.drain(principal, out);
+        self.extract(|owner, _| owner == principal, out);
         while self.backlogs.find(number).is_some_and(|backlog| !backlog.turns.is_empty()) {
             self.charge(principal, Cycles(0));
         }
@@ -324,11 +329,6 @@ impl<T> CpuQueues<T> {
             }
         }
         false
-    }
-
-    /// Lets all queues that are set aside take turns again.
-    pub fn take_back(&mut self) {
-        self.each_aside(u32::MAX, Self::join_turns);
     }
 
     /// Calls `look` with up to `most` principals with queues that are set aside, and puts those that keep some

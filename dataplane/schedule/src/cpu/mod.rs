@@ -35,9 +35,11 @@ mod stage_queues;
 mod turns;
 
 pub use account::{CpuAccount, CpuDrop, CpuFlowAccount};
-pub use flow_queues::{CpuQueueLimits, CpuQueues};
+pub use flow_queues::CpuQueues;
 pub use scheduler::CpuScheduler;
-pub use settings::{CpuPrincipal, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare};
+pub use settings::{
+    CpuPrincipal, CpuQueueLimits, CpuScheduleError, CpuSchedulerKind, CpuSchedulerSettings, CpuShare,
+};
 pub use stage_queues::CpuStage;
 pub use turns::CpuTurns;
 

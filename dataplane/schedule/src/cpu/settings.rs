@@ -28,6 +28,18 @@ pub enum CpuSchedulerKind {
     EarliestDeadline,
 }
 
+/// Size limits of the memory for waiting packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuQueueLimits {
+    /// Maximum number of packets.
+    pub packets: u32,
+    /// Maximum number of bytes.
+    pub bytes: u32,
+    /// Maximum number of flow queues. A principal gets as many as are free; its further flows share a queue. As many
+    /// further queues exist for flows that wait at several stages.
+    pub flows: u32,
+}
+
 /// Settings of a scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CpuSchedulerSettings {

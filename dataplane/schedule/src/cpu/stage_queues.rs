@@ -6,7 +6,7 @@
 //! the flow itself don't change.
 
 use super::chain::{Chain, Linked};
-use crate::arena::{List, Load, NONE};
+use crate::arena::{Arena, Held, List, Load, NONE};
 use crate::slots::Slots;
 
 /// Greatest debt of a flow or stage, in quanta. It bounds the turns that a charge ends.
@@ -180,6 +180,25 @@ impl StageQueues {
         loads.fold((0, 0), |(packets, bytes), load| {
             (packets + load.packets(), bytes + u64::from(load.bytes()))
         })
+    }
+
+    /// Takes packets out of all queues of a flow as [`Arena::extract`] does. `out` gets each with the place of its
+    /// stage in the order of stages.
+    pub fn extract<T>(
+        &mut self,
+        (arena, flow): (&mut Arena<T, ()>, &mut FlowStages),
+        mut is_wanted: impl FnMut(&T) -> bool,
+        mut out: impl FnMut(u32, Held<T, ()>),
+    ) -> Load {
+        let mut extract = |StageQueue { list, stage, .. }: &mut StageQueue| {
+            arena.extract(list, &mut is_wanted, |held| out(stage.order, held))
+        };
+        let (mut gone, mut place) = (extract(&mut flow.current), flow.later.first);
+        while let Some(later) = self.later.find_mut(place) {
+            gone = gone.plus(extract(&mut later.queue));
+            place = later.next;
+        }
+        gone
     }
 
     fn find(&self, flow: &FlowStages, stage: CpuStage) -> Option<u32> {

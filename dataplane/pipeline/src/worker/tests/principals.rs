@@ -12,6 +12,7 @@ mod passed_on;
 mod processes;
 mod pulled;
 mod stage_queues;
+mod unbound;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -265,25 +266,34 @@ impl World {
 
     /// Gives all flows a principal by a filter, in place of an earlier one.
     fn give(&mut self, principal: Option<u32>) {
-        self.unbind(GIVER);
-        let Some(principal) = principal.map(PrincipalId) else { return };
-        let all = "dst 10.0.0.0/24".parse::<Filter>().unwrap().compile(|_| None).unwrap();
-        let filter = CompiledExpression::from(all);
-        self.filters.insert(GIVER, filter.clone());
-        self.change(PluginChange::Bind {
-            binding: BindingId(GIVER),
-            gate: LATER,
-            filter,
-            priority: 0,
-            action: Action::Principal(principal),
-            call_limits: CallLimits { principal: Some(principal), ..CallLimits::default() },
-        });
+        let mut changes: Vec<_> = self.unbinding(GIVER).into_iter().collect();
+        if let Some(principal) = principal.map(PrincipalId) {
+            let all = "dst 10.0.0.0/24".parse::<Filter>().unwrap().compile(|_| None).unwrap();
+            let filter = CompiledExpression::from(all);
+            self.filters.insert(GIVER, filter.clone());
+            changes.push(PluginChange::Bind {
+                binding: BindingId(GIVER),
+                gate: LATER,
+                filter,
+                priority: 0,
+                action: Action::Principal(principal),
+                call_limits: CallLimits { principal: Some(principal), ..CallLimits::default() },
+            });
+        }
+        let changes = self.tables.publish(changes);
+        self.tell(PluginCommand::Change(changes));
+    }
+
+    fn unbinding(&mut self, number: u32) -> Option<PluginChange<CompiledExpression>> {
+        let filter = self.filters.remove(&number)?;
+        let gate = if number == GIVER { LATER } else { GATE };
+        Some(PluginChange::Unbind { binding: BindingId(number), gate, filter })
     }
 
     fn unbind(&mut self, number: u32) {
-        let Some(filter) = self.filters.remove(&number) else { return };
-        let gate = if number == GIVER { LATER } else { GATE };
-        self.change(PluginChange::Unbind { binding: BindingId(number), gate, filter });
+        if let Some(change) = self.unbinding(number) {
+            self.change(change);
+        }
     }
 
     pub fn send(&mut self, flow: u8, number: u16) {

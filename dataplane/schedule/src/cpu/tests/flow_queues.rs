@@ -98,7 +98,7 @@ fn threshold_memory_and_unknown_principal_are_told_apart() {
     assert_eq!(push(&mut queues, second, 60_000), Some(CpuDrop::Part));
     assert_eq!((queues.load(first), queues.load(second)), ((1, 200, 1), (1, 60_000, 1)));
     let mut drained = 0;
-    queues.remove(first, |_, _| drained += 1);
+    queues.remove(first, |_, _, _| drained += 1);
     assert_eq!((drained, queues.len(), push(&mut queues, first, 1)), (1, 1, Some(CpuDrop::Principal)));
 }
 
@@ -133,7 +133,7 @@ proptest! {
     /// with colliding numbers, and with queues that are set aside.
     #[test]
     fn flows_keep_their_order_and_no_packet_is_lost(
-        steps in prop::collection::vec((0_u32..3, (0_u32..7, 0_u32..3), 0_u8..6, 1_u64..3000), 1..400),
+        steps in prop::collection::vec((0_u32..3, (0_u32..7, 0_u32..3), 0_u8..7, 1_u64..3000), 1..400),
     ) {
         let mut queues = queues();
         for principal in 0..3 {
@@ -146,7 +146,8 @@ proptest! {
             if step < 3 {
                 let item = ((principal, (flow, order), number), 64);
                 let stage = CpuStage { order, weight: 1 + (number % 5) as u16 };
-                if queues.push(id, (FlowNumber(flow), stage), item, Instant::ZERO).is_ok() {
+                let arrival = Instant::from_nanos(number.into());
+                if queues.push(id, (FlowNumber(flow), stage), item, arrival).is_ok() {
                     twin.entry((principal, (flow, order))).or_default().push_back(number);
                 } else if queues.account(id, FlowNumber(flow)).is_some() {
                     accounts.0.entry((principal, flow)).or_default().dropped += 1;
@@ -162,9 +163,30 @@ proptest! {
                 queues.look_aside(most, |(_, _, number)| number % 2 == 0, |id| woken.push(id));
                 prop_assert!(woken.len() <= most as usize);
                 prop_assert!(woken.iter().all(|id| queues.is_ready(*id)));
+            } else if step == 6 {
+                let is_wanted = |(owner, _, number): &Item| *owner != principal && number % 3 == 0;
+                let (mut taken, mut arrivals) = (Twin::new(), Vec::new());
+                queues.extract(
+                    |owner, item| { assert_eq!(owner.0, item.0); is_wanted(item) },
+                    |order, arrival, (owner, flow, number)| {
+                        arrivals.push((order, arrival) == (flow.1, Instant::from_nanos(number.into())));
+                        taken.entry((owner, flow)).or_default().push_back(number);
+                    },
+                );
+                prop_assert!(arrivals.into_iter().all(|is_right| is_right));
+                for ((owner, flow), packets) in &mut twin {
+                    let (gone, kept) = packets.iter().partition(|number| is_wanted(&(*owner, *flow, **number)));
+                    let gone: VecDeque<u32> = gone;
+                    prop_assert_eq!(taken.remove(&(*owner, *flow)).unwrap_or_default(), gone);
+                    *packets = kept;
+                }
+                prop_assert!(taken.is_empty());
+                (0..3).for_each(|owner| accounts.check(&queues, owner, &twin));
             } else {
                 let (mut most, mut taken) = (5, Vec::new());
                 let (first, is_ready) = (queues.first(id).copied(), queues.is_ready(id));
+                let arrival = first.map(|(.., number)| Instant::from_nanos(number.into()));
+                prop_assert_eq!(queues.first_arrival(id), arrival);
                 queues.take(id, |_| { most -= 1; most >= 0 }, |item| taken.push(item));
                 queues.charge(id, Cycles(cycles));
                 if let Some((_, (flow, _), _)) = first {
@@ -185,7 +207,7 @@ proptest! {
             prop_assert_eq!(queues.is_backlogged(id), backlog);
         }
         for principal in 0..3 {
-            queues.remove(PrincipalId(principal), |order, (owner, flow, number)| {
+            queues.remove(PrincipalId(principal), |order, _, (owner, flow, number)| {
                 assert_eq!(order, flow.1);
                 assert_eq!(twin.get_mut(&(owner, flow)).and_then(VecDeque::pop_front), Some(number));
             });
@@ -294,7 +316,7 @@ fn queue_that_is_set_aside_takes_no_turns_until_it_can_go_on() {
     queues.take(principal, |_| true, |(flow, number, _)| taken.push((flow, number)));
     queues.charge(principal, Cycles(1));
     assert_eq!((taken, queues.is_ready(principal), queues.len()), (vec![(2, 0), (2, 1)], false, 2));
-    queues.remove(principal, |_, (flow, ..)| assert!(flow != 2));
+    queues.remove(principal, |_, _, (flow, ..)| assert!(flow != 2));
     assert!(queues.is_empty());
 }
 
@@ -320,6 +342,7 @@ fn looks_reach_each_principal_however_many_queues_another_one_has() {
         queues.set_aside(id);
     }
     assert_eq!(turns, [(0, 0), (1, 10), (2, 20), (0, 1), (1, 10), (2, 20), (0, 2)]);
-    queues.take_back();
-    assert!((0..3).all(|principal| queues.is_ready(PrincipalId(principal))) && !queues.are_set_aside());
+    // A principal that loses a packet gets its turns back.
+    queues.extract(|_, (_, (flow, _), _)| *flow == 1, |_, _, _| {});
+    assert_eq!([0, 1, 2].map(|principal| queues.is_ready(PrincipalId(principal))), [true, false, false]);
 }

@@ -92,7 +92,7 @@ proptest! {
         }
         // Conservation: whatever was accepted comes out, and then all of the memory is free again.
         for owner in 0..3 {
-            queues.remove(PrincipalId(owner), |stage, (flow, _, bytes)| {
+            queues.remove(PrincipalId(owner), |stage, _, (flow, _, bytes)| {
                 let queue = twin.0.get_mut(&(owner, flow, stage));
                 assert_eq!(queue.and_then(VecDeque::pop_front), Some(bytes));
             });
@@ -125,8 +125,8 @@ fn queues_of_later_stages_are_divided_among_principals() {
     assert!(queues.account(PrincipalId(1), FlowNumber(100 + 12)).is_none());
     assert_eq!(flood(&mut queues, 2, 6, 2), 6);
     assert!(queues.account(PrincipalId(2), FlowNumber(200 + 5)).is_some());
-    queues.remove(PrincipalId(1), |_, _| {});
+    queues.remove(PrincipalId(1), |_, _, _| {});
     assert_eq!(flood(&mut queues, 3, 6, 2), 6);
-    [2, 3].into_iter().for_each(|owner| queues.remove(PrincipalId(owner), |_, _| {}));
+    [2, 3].into_iter().for_each(|owner| queues.remove(PrincipalId(owner), |_, _, _| {}));
     assert!(queues.is_empty());
 }

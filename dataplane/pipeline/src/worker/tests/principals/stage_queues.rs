@@ -9,7 +9,7 @@ const FIRST_GATE: u8 = 10;
 
 /// Stage of the path of all flows.
 #[derive(Clone, Copy, Debug)]
-struct StageOf {
+pub(super) struct StageOf {
     principal: u32,
     queue: Option<u16>,
     cycles: u64,
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Binds the instance of a stage for packets that match a filter.
-    fn bind_stage(&mut self, (number, binding): (u32, u32), stage: StageOf, filter: &str) {
+    pub(super) fn bind_stage(&mut self, (number, binding): (u32, u32), stage: StageOf, filter: &str) {
         let filter: CompiledExpression = filter.parse::<Filter>().unwrap().compile(|_| None).unwrap().into();
         self.filters.insert(binding, filter.clone());
         let call_limits = CallLimits {
@@ -87,14 +87,14 @@ impl World {
         });
     }
 
-    fn unbind_stage(&mut self, number: u32, binding: u32) {
+    pub(super) fn unbind_stage(&mut self, number: u32, binding: u32) {
         let Some(filter) = self.filters.remove(&binding) else { return };
         let gate = GateId(FIRST_GATE + number as u8);
         self.change(PluginChange::Unbind { binding: BindingId(binding), gate, filter });
     }
 
     /// Adds a stage whose instance records packets. Returns its record.
-    fn add_recorded(&mut self, number: u32, stage: StageOf) -> Seen {
+    pub(super) fn add_recorded(&mut self, number: u32, stage: StageOf) -> Seen {
         let seen = Seen::default();
         let StageOf { cycles, suspensions, .. } = stage;
         self.add_stage(number, stage, Box::new(Slow { cycles, suspensions, left: 0, seen: seen.clone() }));
@@ -102,7 +102,7 @@ impl World {
     }
 }
 
-fn stage(principal: u32, queue: Option<u16>, cycles: u64) -> StageOf {
+pub(super) fn stage(principal: u32, queue: Option<u16>, cycles: u64) -> StageOf {
     StageOf { principal, queue, cycles, suspensions: 0 }
 }
 

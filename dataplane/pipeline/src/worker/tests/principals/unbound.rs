@@ -1,0 +1,90 @@
+//! Bindings that end while packets wait: those that waited for them continue, all others keep their places.
+
+use super::stage_queues::stage;
+use super::*;
+
+const DEADLINE: CpuPrincipal = CpuPrincipal {
+    share: CpuShare::Absolute(100_000),
+    limit: None,
+    deadline: Some(Duration::from_millis(1)),
+};
+
+/// Returns the time that principal `id` took for all packets since `begun`, and the longest wait it reports.
+fn waits(world: &mut World, id: u32, begun: Instant) -> (Duration, Duration) {
+    world.check();
+    (world.now.since(begun), world.counts()[&id].longest_wait)
+}
+
+#[test]
+fn waiting_packets_keep_their_places_when_a_binding_of_others_ends() {
+    let mut world = World::new();
+    world.set_cpu(1, DEADLINE, 1 << 20);
+    world.bind(1, 1, Some(1), (200_000, 0));
+    world.bind(2, 2, None, (0, 0));
+    (0..40).for_each(|number| world.send(1, number));
+    let begun = world.now;
+    world.iterate();
+    // Of packets that arrive from now on, the principal may keep none.
+    world.set_cpu(1, DEADLINE, 1);
+    world.tell(PrincipalCommand::LimitMemory(PrincipalId(1), Some(1)));
+    for _ in 0..20 {
+        let before = world.counts()[&1];
+        world.unbind(2);
+        assert_eq!(world.counts()[&1], before);
+        world.rebind(2, 2, None);
+        world.iterate();
+    }
+    assert!(world.counts()[&1].waiting > 10);
+    let (took, longest) = waits(&mut world, 1, begun);
+    assert!(longest.abs_diff(took) <= Duration::from_micros(300), "{longest:?}, {took:?}");
+    assert_eq!((world.counts()[&1].drops.total(), world.seen.lock().unwrap().len()), (0, 40));
+}
+
+/// Packets of the first stage continue behind those that wait at the second one.
+#[test]
+fn packets_of_an_ended_stage_wait_at_the_next_one_and_none_is_lost() {
+    let mut world = World::new();
+    [1, 2].into_iter().for_each(|id| world.set_principal(id, 1, 1 << 20));
+    world.add_recorded(0, stage(1, None, 20_000));
+    let seen = world.add_recorded(1, stage(2, None, 200_000));
+    (0..1000).for_each(|number| world.send(1, number));
+    (0..8).for_each(|_| _ = world.iterate());
+    let counts = world.counts();
+    assert!(counts[&1].waiting > 500 && counts[&2].waiting > 10, "{counts:?}");
+    world.unbind_stage(0, 0);
+    assert_eq!((world.counts()[&1].waiting, world.counts()[&1].waiting_bytes), (0, 0));
+    world.check();
+    let numbers: Vec<u16> = seen.lock().unwrap().iter().map(|(_, number)| *number).collect();
+    assert_eq!(numbers, (0..1000).collect::<Vec<u16>>());
+}
+
+/// More packets pass at once than may, and others of their flow wait at a stage that stays.
+#[test]
+fn packets_that_wait_again_are_not_dropped_for_those_that_pass_at_once() {
+    let mut world = World::new();
+    (1..4).for_each(|id| world.set_principal(id, 1, 1 << 20));
+    world.add_recorded(0, stage(1, None, 1_000));
+    let seen = world.add_recorded(1, stage(2, None, 1_000));
+    world.add_recorded(2, stage(3, None, 1_000_000));
+    (0..400).for_each(|number| world.send(1, number));
+    while world.counts()[&3].waiting < 300 {
+        world.iterate();
+    }
+    // From now on, the first stage keeps its packets.
+    let limit = CpuPrincipal { share: CpuShare::Weight(1), limit: Some(1), deadline: None };
+    world.set_cpu(1, limit, 1 << 20);
+    (400..500).for_each(|number| world.send(1, number));
+    world.iterate();
+    let counts = world.counts();
+    assert!(counts[&1].waiting > 50 && counts[&3].waiting > 257, "{counts:?}");
+    let ends = [0, 2].map(|number| PluginChange::Unbind {
+        binding: BindingId(number),
+        gate: GateId(10 + number as u8),
+        filter: world.filters.remove(&number).unwrap(),
+    });
+    let changes = world.tables.publish(ends.into());
+    world.tell(PluginCommand::Change(changes));
+    world.check();
+    let numbers: Vec<u16> = seen.lock().unwrap().iter().map(|(_, number)| *number).collect();
+    assert_eq!(numbers, (0..500).collect::<Vec<u16>>());
+}
