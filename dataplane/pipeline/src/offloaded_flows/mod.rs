@@ -15,7 +15,8 @@
 //! no entry uses changes no generation ([`Uses`]).
 //!
 //! *Order.* The XDP program uses an entry only when the workers are done with all earlier packets of its flow
-//! ([`Quiescence`]).
+//! ([`Quiescence`]). That does not cover packets that wait for the processor or an instance, so the worker removes
+//! the entry of their flow (`offer`).
 //!
 //! *Traces and captures.* The start of a trace or capture makes all entries outdated, and entries of observed
 //! flows are not renewed until it ends. So the trace or capture sees all packets of these flows. Other flows

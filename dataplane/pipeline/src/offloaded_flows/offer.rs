@@ -78,12 +78,22 @@ impl OffloadStage<'_> {
         }
         work.complete_all();
         for (index, packet) in work.packets.iter().enumerate() {
-            if let Some(flow) = work.flows[index]
-                && packet.port != ROUTER
-                && is_plain(work, index)
-            {
+            let Some(flow) = work.flows[index].filter(|_| packet.port != ROUTER) else { continue };
+            if is_plain(work, index) {
                 self.offer_one(packet.hash, &work.keys[index], flow, now);
+            } else if let Fate::Kept(_) = work.fates[index] {
+                self.withdraw(&work.keys[index], flow);
             }
+        }
+    }
+
+    /// Removes the entry of a flow with a packet that waits, for the processor or an instance: no grace period covers
+    /// the wait, so later packets of the flow would overtake it. The flow's next packet that does not wait gets an entry
+    /// again.
+    fn withdraw(&mut self, key: &FlowKey, flow: FlowIndex) {
+        if let Some(slot) = self.offload.slot_of(flow, key) {
+            self.accounting().remove(slot);
+            self.offload.states.set(flow, FlowState::Due);
         }
     }
 

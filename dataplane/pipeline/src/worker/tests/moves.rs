@@ -2,28 +2,29 @@
 //! packet once, and keep the order of each flow.
 //!
 //! The flow cache and its XDP program are simulated. A service at the host is an instance whose calls take several
-//! iterations, like calls of a plugin process. Each worker carries out a move at another time. When a service gets
+//! iterations, like calls of a plugin process. At other levels, calls may take several iterations, too, and some
+//! packets go up to the worker whatever the level. Each worker carries out a move at another time. When a service gets
 //! another worker, packets on their way to the former one may be overtaken. So the test lets them leave first.
 
 mod cache;
 mod flows;
+mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use millrace_classify::CompiledExpression;
 use millrace_forward::Route;
 use millrace_plugin::{BindingId, GateOrder, Inheritance, LoadedVariant, PluginChange, Successor};
-use millrace_plugin_abi::{
-    Fault, Instance, Message, Packets, Position, Progress, Reply, VariantMemory, Verdict,
-};
+use millrace_plugin_abi::{Instance, Position};
 use millrace_port::MemoryHandle;
 use proptest::prelude::*;
 
 use self::cache::{Cache, Offload, Way};
 use self::flows::*;
+use self::service::{NoMemory, Ran, Service};
 use super::*;
 use crate::commands::{NeighbourCommand, OffloadCommand, PluginCommand};
 use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
@@ -50,6 +51,10 @@ enum At {
 enum Step {
     /// Packets of a flow arrive.
     Send(u8, u8),
+    /// A packet of a flow arrives that the XDP program can't treat.
+    Up(u8),
+    /// Each call takes this number of further iterations at least.
+    Slow(u8),
     /// A worker runs iterations.
     Iterate(usize, u8),
     /// All workers run iterations, which is time enough to offload flows.
@@ -74,6 +79,8 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         10 => (0..FLOWS, 1..9_u8).prop_map(|(flow, count)| Step::Send(flow, count)),
         10 => (0..2_usize, 1..5_u8).prop_map(|(worker, count)| Step::Iterate(worker, count)),
+        3 => (0..FLOWS).prop_map(Step::Up),
+        2 => (0..4_u8).prop_map(Step::Slow),
         4 => Just(Step::Rest),
         3 => any_level().prop_map(Step::Move),
         1 => any_level().prop_map(Step::Undo),
@@ -82,68 +89,6 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Fault),
     ];
     prop::collection::vec(step, 1..80)
-}
-
-/// Workers at which packets of the service ran.
-type Ran = Arc<Mutex<BTreeSet<usize>>>;
-
-/// Instance of the service at one worker.
-struct Service {
-    worker: usize,
-    takes: u8,
-    left: u8,
-    failed: bool,
-    ran: Ran,
-    fails: Arc<AtomicBool>,
-}
-
-impl Service {
-    fn go_on(&mut self, packets: &mut Packets<'_>) -> Progress {
-        if self.left > 0 {
-            self.left -= 1;
-            return Progress::Suspended;
-        }
-        let fails = self.fails.swap(false, Ordering::Relaxed);
-        self.failed |= fails;
-        packets.for_each(|_, _| if fails { Verdict::Fault } else { Verdict::Pass });
-        Progress::Done
-    }
-}
-
-impl Instance for Service {
-    fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
-        self.ran.lock().unwrap().insert(self.worker);
-        self.left = self.takes;
-        self.go_on(packets)
-    }
-
-    fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
-        self.go_on(packets)
-    }
-
-    fn take_fault(&mut self) -> Option<Fault> {
-        std::mem::take(&mut self.failed).then(|| Fault { kind: "test", text: "by chance".into() })
-    }
-
-    fn control(&mut self, _message: &Message) -> Reply {
-        Ok(Default::default())
-    }
-}
-
-/// Memory of the service's eBPF variant, which counts nothing.
-#[derive(Debug)]
-struct NoMemory;
-
-impl VariantMemory for NoMemory {
-    fn id(&self) -> u64 {
-        1
-    }
-
-    fn configure(&self, _settings: &[u64]) {}
-
-    fn counted(&self, _word: usize) -> u64 {
-        0
-    }
 }
 
 /// Worker with control's end of it, and its own gate tables.
@@ -162,6 +107,7 @@ struct World {
     level: At,
     pin: Option<u16>,
     ran: Ran,
+    slow: Arc<AtomicU8>,
     fails: Arc<AtomicBool>,
     /// Number of packets of each flow so far.
     sent: BTreeMap<u8, u16>,
@@ -208,6 +154,7 @@ impl World {
             level: At::Worker,
             pin: None,
             ran: Ran::default(),
+            slow: Arc::default(),
             fails: Arc::default(),
             sent: BTreeMap::new(),
             left: Vec::new(),
@@ -248,8 +195,8 @@ impl World {
     }
 
     fn service(&self, worker: usize, takes: u8) -> Box<dyn Instance> {
-        let (ran, fails) = (self.ran.clone(), self.fails.clone());
-        Box::new(Service { worker, takes, left: 0, failed: false, ran, fails })
+        let (ran, slow, fails) = (self.ran.clone(), self.slow.clone(), self.fails.clone());
+        Box::new(Service { worker, takes, slow, left: 0, failed: false, ran, fails })
     }
 
     /// Sends a command to a worker, which runs iterations until its ring has room.
@@ -287,6 +234,14 @@ impl World {
         }
     }
 
+    /// Receives a packet of a flow that the XDP program can't treat.
+    fn pass_up(&mut self, flow: u8) {
+        let number = self.sent.entry(flow).or_default();
+        *number += 1;
+        self.offload.pass_up(&key(flow));
+        self.wires[usize::from(flow % 2)].inject(&frame((flow, *number)));
+    }
+
     /// Sends a worker the commands that move the service to a level.
     fn tell_level(&mut self, worker: usize, from: At, to: At) {
         let variant =
@@ -321,6 +276,8 @@ impl World {
         let workers = self.members.len();
         match *step {
             Step::Send(flow, count) => self.send(flow, count),
+            Step::Up(flow) => self.pass_up(flow),
+            Step::Slow(takes) => self.slow.store(takes, Ordering::Relaxed),
             Step::Iterate(worker, count) => (0..count).for_each(|_| self.iterate(worker % workers)),
             Step::Rest => (0..12 * workers).for_each(|iteration| self.iterate(iteration % workers)),
             Step::Move(to) => self.move_to(to),
@@ -446,6 +403,29 @@ fn service_moves_to_the_offload_and_back_under_traffic() {
         run(&mut world);
         assert_eq!(world.offload.offloaded(), before, "{level:?}");
     }
+    world.check();
+}
+
+/// The call with the first packet takes longer than a grace period.
+#[test]
+fn packets_of_an_offloaded_flow_do_not_overtake_one_that_waits_at_the_worker() {
+    let mut world = World::new(1);
+    world.move_to(At::Offload);
+    let run = |world: &mut World, packets: u8| {
+        for _ in 0..packets {
+            world.send(0, 1);
+            (0..4).for_each(|_| world.iterate(0));
+        }
+    };
+    run(&mut world, 20);
+    let before = world.offload.offloaded();
+    assert!(before > 10, "{before}");
+    world.slow.store(10, Ordering::Relaxed);
+    world.pass_up(0);
+    world.iterate(0);
+    world.slow.store(0, Ordering::Relaxed);
+    run(&mut world, 20);
+    assert!(world.offload.offloaded() > before + 5, "the flow is offloaded again");
     world.check();
 }
 

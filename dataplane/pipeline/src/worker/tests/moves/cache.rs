@@ -72,11 +72,21 @@ impl Offload {
                 }
             }
         }
+        Self::count_upcall(up, last, key);
+        Way::Worker
+    }
+
+    /// Counts an upcall of a flow, such as a packet that the XDP program can't treat.
+    pub fn pass_up(&self, key: &FlowKey) {
+        let Contents { up, last, .. } = &mut *self.0.lock().unwrap();
+        Self::count_upcall(up, last, key);
+    }
+
+    fn count_upcall(up: &mut BTreeMap<PortId, u64>, last: &mut Vec<(FlowKey, u64)>, key: &FlowKey) {
         let up = up.entry(key.port).or_default();
         *up += 1;
         last.retain(|(flow, _)| flow != key);
         last.push((*key, *up));
-        Way::Worker
     }
 
     /// Returns the number of packets that the XDP program has sent.
