@@ -179,7 +179,10 @@ impl Process {
             call.active &= end < packets.len();
         }
         let is_done = !call.active && job.is_none();
-        self.shared.with(|exchange| (exchange.call, exchange.jobs.pending) = (call, job));
+        // Until the call is repeated, the end of a flow must wait in the queue.
+        self.shared.with(|exchange| {
+            (exchange.call, exchange.jobs.pending, exchange.idle) = (call, job, is_done);
+        });
         if is_done { Progress::Done } else { Progress::Suspended }
     }
 

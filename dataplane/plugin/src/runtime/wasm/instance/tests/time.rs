@@ -128,6 +128,22 @@ fn long_call_on_the_workers_stack_is_repeated_as_a_suspendable_one_without_a_fau
     assert!(instance.fault().is_none() && instance.take_fault().is_none());
 }
 
+/// The end of a flow that comes before the repetition runs the plugin without the packets.
+#[test]
+fn call_that_is_repeated_after_the_end_of_a_flow_has_its_packets() {
+    let dropped = "(i32.store8 offset=48 (local.get $at) (i32.const 1)) (local.set $at (i32.add";
+    let slow = slow_when_told(50_000_000).replacen("(local.set $at (i32.add", dropped, 1);
+    let body = format!(r#"(func (export "millrace_flow_ended") (param i32)){slow}"#);
+    let (mut instance, mut batch, mut progress) = cut_after_short_calls("", &body);
+    assert_eq!(progress, Progress::Suspended);
+    let flow = FlowEnd { key: batch.keys[0], packets: 1, bytes: 60 };
+    instance.flow_ended(&flow, &[]);
+    while progress == Progress::Suspended {
+        progress = instance.resume(&mut batch.packets(), Instant::ZERO);
+    }
+    assert_eq!(batch.verdicts, [Verdict::Drop(0); 2]);
+}
+
 #[test]
 fn slow_packets_among_a_thousand_short_calls_are_never_faults() {
     let (mut instance, batch, _) = cut_after_short_calls("", &slow_when_told(20_000_000));
