@@ -49,7 +49,7 @@ impl PrincipalMemory {
         self.find(id).map(MemoryAccount::get).unwrap_or_default()
     }
 
-    /// Whether a packet of `bytes` bytes may wait for the processor. Counts a refusal.
+    /// Whether a packet of `bytes` bytes may wait for the processor, or be held. Counts a refusal.
     #[inline]
     pub fn admits(&self, id: PrincipalId, bytes: u64) -> bool {
         self.find(id).is_none_or(|account| account.admits(bytes))
@@ -63,14 +63,14 @@ impl PrincipalMemory {
         }
     }
 
-    /// Counts packets that begin to wait in a suspended call of a principal, or for its end.
+    /// Counts packets that begin to wait in a suspended call of a principal, or for its end, or that an instance holds.
     pub(crate) fn suspend(&self, payer: Option<PrincipalId>, (packets, bytes): (u64, u64)) {
         if let Some(account) = payer.and_then(|payer| self.find(payer)) {
             account.suspend(packets, bytes);
         }
     }
 
-    /// Counts packets whose call has ended.
+    /// Counts packets whose call has ended, or that are held no longer.
     pub(crate) fn resume(&self, payer: Option<PrincipalId>, (packets, bytes): (u64, u64)) {
         if let Some(account) = payer.and_then(|payer| self.find(payer)) {
             account.resume(packets, bytes);

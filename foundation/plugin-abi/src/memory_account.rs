@@ -16,7 +16,7 @@ pub struct MemoryUse {
     pub state: u64,
     /// Packets in queues for the processor.
     pub queued: u64,
-    /// Packets of suspended calls, and packets that wait for the end of a call.
+    /// Packets of suspended calls, packets that wait for the end of a call, and packets that instances hold.
     pub suspended: u64,
     /// Number of the packets in `suspended`.
     pub suspended_packets: u64,
@@ -120,13 +120,13 @@ impl MemoryAccount {
         self.queued.store(bytes, Relaxed);
     }
 
-    /// Counts packets that begin to wait in a suspended call, or for its end.
+    /// Counts packets that begin to wait in a suspended call, or for its end, or that an instance holds.
     pub fn suspend(&self, packets: u64, bytes: u64) {
         add(&self.suspended_packets, packets);
         add(&self.suspended, bytes);
     }
 
-    /// Counts packets whose call has ended.
+    /// Counts packets whose call has ended, or that are held no longer.
     pub fn resume(&self, packets: u64, bytes: u64) {
         sub(&self.suspended_packets, packets);
         sub(&self.suspended, bytes);

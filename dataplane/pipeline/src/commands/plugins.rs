@@ -58,6 +58,8 @@ impl PluginCommand {
                 changes.into_iter().for_each(|change| router.gates.apply(change));
                 router.gates.plugins_mut().release_orphans();
                 if unbinds {
+                    // Held packets are ahead of those that wait for the processor.
+                    router.resume_kept(now);
                     Slices::of(router).requeue(now);
                 }
             }

@@ -82,8 +82,9 @@ impl Disposal<'_> {
                 Fate::Kept(ticket) => {
                     let Queueing { pool, gates, .. } = &mut self.queueing;
                     let (key, destination, state) = (keys[index], destinations[index], states[index]);
-                    if let Some(packet) = gates.keep(ticket, packet, key, destination, state, pool) {
-                        self.drop_packet(packet, DropReason::PluginBusy);
+                    let kept = gates.keep(ticket, packet, key, destination, state, pool);
+                    if let Err((packet, why)) = kept {
+                        self.drop_packet(packet, why);
                     }
                 }
                 Fate::Again => self.classify_again(packet),

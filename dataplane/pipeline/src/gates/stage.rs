@@ -235,8 +235,8 @@ impl Gates {
         self.plugins.resume(now, &queues, released);
     }
 
-    /// Stores a packet that an instance holds, with the stage results that it needs later. Returns the packet
-    /// if held packets already fill half of the packet memory; the other half is for packets that don't wait.
+    /// Stores a packet that waits, with the stage results that it needs later. Half of the packet memory is for
+    /// packets that don't wait. Returns a packet that may not wait as error, with the reason to drop it.
     pub fn keep(
         &mut self,
         ticket: Ticket,
@@ -245,7 +245,7 @@ impl Gates {
         destination: MacAddr,
         state: u32,
         pool: &Pool,
-    ) -> Option<Packet> {
+    ) -> Result<(), (Packet, DropReason)> {
         let most = pool.capacity() as usize / 2;
         let state = self.plugins.flow_states().reference(state);
         self.plugins.keep(ticket, most, Kept { packet, key, destination: destination.0, state })
@@ -454,7 +454,7 @@ impl Copies {
                 Some(Taken::Keep(ticket)) => {
                     let state = gates.plugins.flow_states().reference(states[index]);
                     let kept = Kept { packet, key: keys[index], destination: [0; 6], state };
-                    counts.kept += u64::from(gates.plugins.keep(ticket, usize::MAX, kept).is_none());
+                    counts.kept += u64::from(gates.plugins.keep(ticket, usize::MAX, kept).is_ok());
                 }
                 None if is_copy(packet.next_hop) => {
                     outlet.made.push(packet);

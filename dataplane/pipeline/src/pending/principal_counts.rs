@@ -19,7 +19,7 @@ pub struct PrincipalCounts {
     pub throttled: u64,
     /// Packets that got the processor: counted once for each queue that they left, and for each call in line.
     pub packets: u64,
-    /// Packets that wait for the processor, in queues or in calls.
+    /// Packets that wait for the processor, in queues or in calls, and packets that its instances hold.
     pub waiting: u32,
     /// Bytes of these packets.
     pub waiting_bytes: u64,

@@ -128,7 +128,6 @@ impl<'a> Slices<'a> {
             if let Some(StageCost { binding, used, packets }) = waiting.charge(slice, time) {
                 self.router.gates.plugins_mut().bindings.note_cost(binding, used, packets);
             }
-            self.memory().set_queued(paying, waiting.waiting_bytes(paying));
             self.queue_for_processor(&mut waiting, time);
             for ran in [paying, payer] {
                 if !waiting.is_ready(ran) && !Paid::of(self.router.gates.plugins()).has_call_of(ran) {
@@ -241,6 +240,7 @@ impl<'a> Slices<'a> {
             let released = Released { waiting: packet, direction: None, end: None };
             self.router.gate_run().add_released(&mut work, released);
         });
+        self.memory().set_queued(payer, waiting.waiting_bytes(payer));
         self.note_arrivals(&work);
         Payers::of(self.router.gates.plugins_mut()).grant(waiting.grant(payer, granted));
         self.resume_at(entry, &mut work, now);

@@ -22,12 +22,11 @@ pub(crate) use asked::{Asked, Upgrade};
 use asked::{MOST_ASKED, too_busy};
 pub(crate) use backlog::{Backlog, Behind, Call, CallTimes, earliest};
 use held::HeldPackets;
-pub use packet::{End, Kept, PassedOn, Released, Taken, Waiting};
+pub use packet::{End, Kept, PassedOn, Place, Released, Taken, Waiting};
 pub use served::{AwaitedContext, Served};
 use std::time::Duration;
 
-use millrace_packet::Packet;
-use millrace_plugin_abi::Position;
+use millrace_packet::{DropReason, Packet};
 use millrace_units::{Instant, PathId, PrincipalId};
 
 use crate::execution::instances::{ContextKey, context_of};
@@ -38,29 +37,6 @@ use crate::slab::Key;
 const MOST_BEHIND: usize = 4096;
 /// Maximum time that an instance may hold a packet. A longer time is a fault.
 pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
-
-/// Stage of a path, given by its position and its index among the stages at this position.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// Path of the packet.
-    pub path: PathId,
-    /// Position of the stage.
-    pub position: Position,
-    /// Index of the stage among the path's stages at this position.
-    pub stage: u16,
-}
-
-impl Place {
-    /// Returns the next stage.
-    pub(crate) fn next(self) -> Self {
-        Self { stage: self.stage + 1, ..self }
-    }
-
-    /// Returns the previous stage; `None` for the first.
-    pub(crate) fn before(self) -> Option<Self> {
-        Some(Self { stage: self.stage.checked_sub(1)?, ..self })
-    }
-}
 
 /// Number of a recorded request to keep packets, valid until the batch is disposed of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,9 +160,15 @@ impl WaitingRoom {
     }
 
     /// Records that an instance holds a packet until a time. Afterwards the packet continues at the next
-    /// stage. Returns the packet's ticket.
-    pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {
-        self.ticket(Wish::Until(instance.slot, until), (place.next(), PassedOn::default()), None)
+    /// stage. It counts in the memory of `payer`. Returns the packet's ticket.
+    pub fn hold(
+        &mut self,
+        instance: Key,
+        until: Instant,
+        place: Place,
+        payer: Option<PrincipalId>,
+    ) -> Ticket {
+        self.ticket(Wish::Until(instance.slot, until), (place.next(), PassedOn::default()), payer)
     }
 
     fn ticket(
@@ -199,53 +181,53 @@ impl WaitingRoom {
         Ticket(self.tickets.len() as u32 - 1)
     }
 
-    /// Takes a packet that has a ticket, or returns it if it may not wait. The caller passes the packets of a
-    /// batch in their order.
+    /// Takes a packet that has a ticket. The caller passes the packets of a batch in their order.
     ///
     /// At most `most` packets may wait at the worker. A packet of the instance's suspended call is always
     /// taken. Other packets are taken while the instance keeps fewer packets than there are free places.
     ///
-    /// Packets that wait for a call, or for its end, count in the memory of their payer.
+    /// Packets that wait for a call, or for its end, count in the memory of their payer, and so do held packets.
+    ///
+    /// # Errors
+    /// A packet that may not wait, with the reason to drop it.
     pub fn keep(
         &mut self,
         ticket: Ticket,
         most: usize,
         kept: Kept,
         memory: &PrincipalMemory,
-    ) -> Option<Packet> {
+    ) -> Result<(), (Packet, DropReason)> {
         let Kept { packet, key, destination, state } = kept;
+        let busy = |packet: Packet| Err((packet, DropReason::PluginBusy));
         let Some(Noted { wish, place, passed_on, payer, since }) =
             self.tickets.get(ticket.0 as usize).copied()
         else {
-            return Some(packet);
+            return busy(packet);
         };
         let waiting = Waiting { packet, key, destination, place, state, passed_on, payer, since };
         match wish {
             Wish::Until(slot, _) | Wish::Free(ContextKey { instance: Key { slot, .. }, .. })
                 if !self.has_room(slot, most) =>
             {
-                Some(waiting.packet)
+                return busy(waiting.packet);
             }
-            Wish::Until(slot, until) => {
-                self.held.push(slot, until, waiting);
-                None
-            }
-            Wish::Processor => {
-                self.for_processor.push(waiting);
-                None
-            }
+            Wish::Until(slot, until) => self
+                .held
+                .push(slot, until, waiting, memory)
+                .map_err(|waiting| (waiting.packet, DropReason::PrincipalMemory))?,
+            Wish::Processor => self.for_processor.push(waiting),
             Wish::Call(context) => match self.backlog(context) {
                 Some(backlog) => {
                     memory.suspend(payer, (1, waiting.packet.len() as u64));
                     backlog.call.push(waiting);
-                    None
                 }
-                None => Some(waiting.packet),
+                None => return busy(waiting.packet),
             },
             Wish::Free(context) => {
-                self.wait_for(context, waiting, memory).err().map(|waiting| waiting.packet)
+                self.wait_for(context, waiting, memory).or_else(|waiting| busy(waiting.packet))?;
             }
         }
+        Ok(())
     }
 
     /// Whether an instance may keep one more packet. `most`: number of places for waiting packets at the
@@ -397,8 +379,9 @@ impl WaitingRoom {
         self.tickets.clear();
     }
 
-    /// Lets suspended calls of a removed principal, and the packets behind them, continue without a payer.
+    /// Lets suspended calls of a removed principal, the packets behind them, and held packets continue without a payer.
     pub fn forget_payer(&mut self, payer: PrincipalId) {
+        self.held.forget_payer(payer);
         for Backlog { call, behind, .. } in &mut self.backlogs {
             let behind = behind.packets.iter_mut().map(|waiting| &mut waiting.payer);
             for paid_by in behind.chain([&mut call.payer]) {

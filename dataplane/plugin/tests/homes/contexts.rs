@@ -105,7 +105,7 @@ pub fn send(worker: &mut WorkerPlugins<Every>, pool: &Pool, key: FlowKey, place:
     for (packet, (_, why)) in packets.into_iter().zip(&taken) {
         let Taken::Keep(ticket) = why else { panic!("{why:?}") };
         let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };
-        assert!(worker.keep(*ticket, 64, kept).is_none());
+        assert!(worker.keep(*ticket, 64, kept).is_ok());
     }
     worker.end_of_batch();
     members.len()

@@ -6,6 +6,7 @@ mod core_functions;
 mod core_orders;
 mod crashes;
 mod hand_overs;
+mod held;
 mod histories;
 mod in_line;
 mod passed_on;

@@ -46,7 +46,8 @@ impl<T: BindingTable> Resumption<'_, T> {
         let running = self.calls.running;
         if running.is_none() {
             self.calls.instances.restart_paused(self.now);
-            while let Some(waiting) = self.calls.waiting.held.due(self.now) {
+            let Calls { waiting: room, memory, .. } = &mut *self.calls;
+            while let Some(waiting) = room.held.due(self.now, memory) {
                 self.released.push(Released::on(waiting));
             }
         }
@@ -313,7 +314,7 @@ impl Finished<'_> {
         }
         (waiting.place, waiting.passed_on) = (self.place.next(), PassedOn::default());
         match decision {
-            Decision::Hold(until) => self.calls.waiting.held.push(self.context.instance.slot, until, waiting),
+            Decision::Hold(until) => self.hold(until, waiting),
             Decision::Direct(direction) => self.release(waiting, Some(direction), None),
             Decision::Queue(queue) => {
                 waiting.packet.queue = queue;
@@ -321,6 +322,14 @@ impl Finished<'_> {
             }
             Decision::End(end) => self.release(waiting, None, Some(end)),
             Decision::Pass | Decision::PassOn(_) => self.release(waiting, None, None),
+        }
+    }
+
+    /// Holds a packet until a time, or drops it if its payer has no memory left.
+    fn hold(&mut self, until: Instant, waiting: Waiting) {
+        let Calls { waiting: room, memory, .. } = &mut *self.calls;
+        if let Err(waiting) = room.held.push(self.context.instance.slot, until, waiting, memory) {
+            self.release(waiting, None, Some(End::Drop(DropReason::PrincipalMemory)));
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct Visit {
     pub part: Part,
     /// Principal that pays for the call; `None` while no CPU scheduler divides the processor.
     pub payer: Option<PrincipalId>,
+    /// Principal in whose memory held packets count: the payer, also of a call in line.
+    pub holder: Option<PrincipalId>,
     /// Instances that have passed these packets on to another one.
     pub passed_on: PassedOn,
 }
@@ -57,7 +59,7 @@ impl Calls {
         let passed_on = self.passed_on(place);
         let Some(to) = passed_on.to else { return false };
         if let Some(instance) = self.instances.added_with(to) {
-            let visit = Visit { place, instance, part: Part::default(), payer, passed_on };
+            let visit = Visit { place, instance, part: Part::default(), payer, holder: payer, passed_on };
             self.visit(visit, binding, group, now);
             *group.bytes = None;
         }
@@ -107,7 +109,7 @@ impl Calls {
         group: &mut Group<'_>,
         now: Instant,
     ) -> bool {
-        let Visit { place, instance, part, payer, passed_on } = visit;
+        let Visit { place, instance, part, payer, passed_on, .. } = visit;
         let context = ContextKey { instance, number };
         let Some((hosted, news)) = self.instances.get_mut(context) else { return true };
         if self.waiting.is_busy(context) {
@@ -196,7 +198,7 @@ impl Calls {
                         return false;
                     }
                     Decision::Hold(until) => {
-                        Taken::Keep(self.waiting.hold(visit.instance, until, visit.place))
+                        Taken::Keep(self.waiting.hold(visit.instance, until, visit.place, visit.holder))
                     }
                     Decision::End(end) => {
                         binding.counts.end(Some(end));

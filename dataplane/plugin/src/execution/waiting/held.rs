@@ -2,9 +2,10 @@
 
 use std::collections::BinaryHeap;
 
-use millrace_units::Instant;
+use millrace_units::{Instant, PrincipalId};
 
 use super::{Place, Waiting};
+use crate::principal_memory::PrincipalMemory;
 
 /// Packet held until a time. The earliest packet is the greatest by `Ord`, so the heap yields it first.
 #[derive(Debug)]
@@ -47,14 +48,29 @@ pub(crate) struct HeldPackets {
 }
 
 impl HeldPackets {
-    /// Holds a packet until a time, for the instance in slot `by`.
-    pub fn push(&mut self, by: u32, until: Instant, waiting: Waiting) {
+    /// Holds a packet until a time, for the instance in slot `by`. The packet counts in the memory of its payer.
+    ///
+    /// # Errors
+    /// The packet, if its payer has no memory left.
+    pub fn push(
+        &mut self,
+        by: u32,
+        until: Instant,
+        waiting: Waiting,
+        memory: &PrincipalMemory,
+    ) -> Result<(), Waiting> {
+        let bytes = waiting.packet.len() as u64;
+        if waiting.payer.is_some_and(|payer| !memory.admits(payer, bytes)) {
+            return Err(waiting);
+        }
+        memory.suspend(waiting.payer, (1, bytes));
         self.order += 1;
         self.held.push(Held { until, order: self.order, by, waiting });
         match self.holders.iter_mut().find(|(holder, _)| *holder == by) {
             Some((_, held)) => *held += 1,
             None => self.holders.push((by, 1)),
         }
+        Ok(())
     }
 
     /// Releases the packets for which `is_orphan` holds: sets their times to 0, so `due` returns them next, in
@@ -76,9 +92,10 @@ impl HeldPackets {
     }
 
     /// Removes and returns a packet whose time has come.
-    pub fn due(&mut self, now: Instant) -> Option<Waiting> {
+    pub fn due(&mut self, now: Instant, memory: &PrincipalMemory) -> Option<Waiting> {
         self.held.peek().filter(|held| held.until <= now)?;
         let held = self.held.pop()?;
+        memory.resume(held.waiting.payer, (1, held.waiting.packet.len() as u64));
         let holders = self.holders.iter_mut().enumerate();
         if let Some((at, (_, count))) = holders.into_iter().find(|(_, (holder, _))| *holder == held.by) {
             *count -= 1;
@@ -87,6 +104,18 @@ impl HeldPackets {
             }
         }
         Some(held.waiting)
+    }
+
+    /// Lets the packets of a removed principal count in nobody's memory.
+    pub fn forget_payer(&mut self, payer: PrincipalId) {
+        if !self.held.iter().any(|held| held.waiting.payer == Some(payer)) {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.held).into_vec();
+        for Held { waiting, .. } in &mut held {
+            waiting.payer.take_if(|known| *known == payer);
+        }
+        self.held = held.into();
     }
 
     /// Returns the earliest time of a packet.

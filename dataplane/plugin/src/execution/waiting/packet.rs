@@ -1,11 +1,35 @@
 //! Packets that wait for an instance, and the possible ends of their wait.
 
-use super::{Place, Ticket};
+use super::Ticket;
 use crate::execution::direction::Direction;
 use crate::flow_state::StateRef;
 use crate::slab::Key;
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_units::{Instant, PrincipalId};
+use millrace_plugin_abi::Position;
+use millrace_units::{Instant, PathId, PrincipalId};
+
+/// Stage of a path, given by its position and its index among the stages at this position.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Path of the packet.
+    pub path: PathId,
+    /// Position of the stage.
+    pub position: Position,
+    /// Index of the stage among the path's stages at this position.
+    pub stage: u16,
+}
+
+impl Place {
+    /// Returns the next stage.
+    pub(crate) fn next(self) -> Self {
+        Self { stage: self.stage + 1, ..self }
+    }
+
+    /// Returns the previous stage; `None` for the first.
+    pub(crate) fn before(self) -> Option<Self> {
+        Some(Self { stage: self.stage.checked_sub(1)?, ..self })
+    }
+}
 
 /// Instances that have passed a packet on to another instance in a row, at one stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

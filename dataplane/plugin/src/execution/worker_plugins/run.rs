@@ -1,6 +1,6 @@
 //! Passage of a group of packets through the stages of its path.
 
-use millrace_packet::Packet;
+use millrace_packet::{DropReason, Packet};
 use millrace_units::{Instant, PathId};
 
 use super::WorkerPlugins;
@@ -63,7 +63,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             match stage.step {
                 Step::Instance(instance) => {
                     group.enter_queue(binding.call_limits.link_queue);
-                    let visit = Visit { place, instance, part: stage.part, payer, passed_on: PassedOn::NONE };
+                    let (part, passed_on) = (stage.part, PassedOn::NONE);
+                    let visit = Visit { place, instance, part, payer, holder: payer, passed_on };
                     if !calls.visit_or_charge((visit, at.charged), binding, group, now) {
                         *group.bytes = None;
                     }
@@ -93,12 +94,15 @@ impl<T: BindingTable> WorkerPlugins<T> {
         None
     }
 
-    /// Takes over a packet that left its group to wait, or returns the packet if it may not wait. The caller
-    /// drops a returned packet as [`DropReason::PluginBusy`](millrace_packet::DropReason::PluginBusy).
+    /// Takes over a packet that left its group to wait.
     ///
     /// At most `most` packets wait at the worker. An instance gets no further packet once its waiting packets
-    /// are as many as the free places.
-    pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
+    /// are as many as the free places. The memory of the principal that pays limits the packets that its instances
+    /// hold.
+    ///
+    /// # Errors
+    /// A packet that may not wait, with the reason to drop it.
+    pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Result<(), (Packet, DropReason)> {
         self.calls.waiting.keep(ticket, most, kept, &self.calls.memory)
     }
 

@@ -322,7 +322,7 @@ fn keep_all(worker: &mut WorkerPlugins<ByPort>, sent: Sent) {
     for ((member, packet), key) in (0..).zip(sent.packets).zip(sent.keys) {
         if let Some((_, Taken::Keep(ticket))) = sent.taken.iter().find(|(taken, _)| *taken == member) {
             let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };
-            assert!(worker.keep(*ticket, usize::MAX, kept).is_none());
+            assert!(worker.keep(*ticket, usize::MAX, kept).is_ok());
         }
     }
     worker.end_of_batch();

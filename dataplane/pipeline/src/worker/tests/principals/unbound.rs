@@ -1,5 +1,6 @@
 //! Bindings that end while packets wait: those that waited for them continue, all others keep their places.
 
+use super::held::Holding;
 use super::stage_queues::stage;
 use super::*;
 
@@ -87,4 +88,26 @@ fn packets_that_wait_again_are_not_dropped_for_those_that_pass_at_once() {
     world.check();
     let numbers: Vec<u16> = seen.lock().unwrap().iter().map(|(_, number)| *number).collect();
     assert_eq!(numbers, (0..500).collect::<Vec<u16>>());
+}
+
+/// The first packets are held, and the others wait for the processor.
+#[test]
+fn held_packets_of_an_ended_binding_continue_before_those_that_wait() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    let instance = Box::new(Holding { cycles: 200_000, suspends: false });
+    world.change(PluginChange::AddInstance { id: InstanceId(1), instance });
+    world.rebind(1, 1, Some(1));
+    let later = Slow { cycles: 0, suspensions: 0, left: 0, seen: world.seen.clone() };
+    world.change(PluginChange::AddInstance { id: InstanceId(2), instance: Box::new(later) });
+    world.bind_at(LATER, 2, (2, "dst 10.0.0.0/24"), None);
+    (0..20).for_each(|number| world.send(1, number));
+    let held = |world: &World| world.worker.router.gates.plugins().waiting() as u32;
+    while held(&world) < 3 {
+        world.iterate();
+    }
+    assert!(world.counts()[&1].waiting > held(&world), "others wait for the processor");
+    world.unbind(1);
+    world.check();
+    assert_eq!(world.seen.lock().unwrap().len(), 20);
 }

@@ -30,7 +30,7 @@ fn refused(
         let (_, Taken::Keep(ticket)) = sent.taken[0] else { panic!("it is held") };
         for (packet, key) in sent.packets.into_iter().zip(sent.keys) {
             let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };
-            refused += usize::from(worker.keep(ticket, most, kept).is_some());
+            refused += usize::from(worker.keep(ticket, most, kept).is_err());
         }
         worker.end_of_batch();
     }
