@@ -12,7 +12,7 @@ use crate::execution::bindings::Binding;
 use crate::execution::instances::{ContextKey, Hosted, News, context_of};
 use crate::execution::waiting::{Call, CallTimes, End, PassedOn, Place, Taken};
 use crate::flow_state::FlowStateBlocks;
-use crate::path::Part;
+use crate::path::{Part, Step};
 use crate::slab::Key;
 
 /// Call of an instance at a stage of a path.
@@ -41,7 +41,8 @@ impl Calls {
         now: Instant,
     ) -> bool {
         match self.instances.contexts(visit.instance) {
-            0 | 1 => self.visit_context((visit, 0), binding, group, now),
+            0 => self.visit_successor(visit, binding, group, now),
+            1 => self.visit_context((visit, 0), binding, group, now),
             contexts => self.visit_contexts((visit, contexts), binding, group, now),
         }
     }
@@ -64,6 +65,24 @@ impl Calls {
             *group.bytes = None;
         }
         true
+    }
+
+    /// Calls the successor of an instance with packets that found their path before the upgrade. Their flow state has
+    /// another format, so the successor gets none. Returns the same as [`visit`](Self::visit).
+    #[cold]
+    fn visit_successor(
+        &mut self,
+        visit: Visit,
+        binding: &mut Binding,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) -> bool {
+        match binding.step {
+            Some(Step::Instance(instance)) if instance != visit.instance => {
+                self.visit(Visit { instance, part: Part::default(), ..visit }, binding, group, now)
+            }
+            _ => true,
+        }
     }
 
     /// Calls each context of an instance with the members whose flows belong to it. Returns the same as

@@ -276,6 +276,19 @@ fn another_kind_of_flow_state_starts_empty() {
     assert_eq!(seen(&mut worker, 0), 4);
 }
 
+/// Packets may wait for the processor meanwhile.
+#[test]
+fn successor_gets_packets_that_found_their_path_before_the_upgrade() {
+    let (mut worker, path) = with_keeper();
+    for (flow_state, packets) in [(8, 4), (16, 5)] {
+        let path = if flow_state == 8 { path } else { path_of(&mut worker, 80) };
+        let keeper = Keeper { count: 0, takes: 1, flow_state, common: vec![] };
+        succeed(&mut worker, successor(keeper, Inheritance::Required, false));
+        send(&mut worker, path, Position::Early, &[1]);
+        assert_eq!(seen(&mut worker, 0), packets, "{flow_state}");
+    }
+}
+
 #[test]
 fn shadow_reports_different_verdicts() {
     let pool = Pool::new(64).unwrap();
