@@ -237,9 +237,13 @@ fn plugin_writes_a_map_that_another_reads_on_any_worker() {
         assert_eq!((&map["entries"], &map["refused"], &map["more"]), (&1.into(), &0.into(), &false.into()));
         let entry = &map["content"][0];
         let count = u32::try_from(seen.received).unwrap().to_le_bytes().map(|byte| format!("{byte:02x}"));
+        // The router's counts tell which packets have not met the instance, and which it has lost.
+        let counts = || ["instances", "bindings", "ports", "drops"].map(|what| router.json(&["show", what]));
         assert_eq!(
             (entry["key"].as_str(), entry["value"].as_str()),
-            (Some("0a010002"), Some(&*count.concat()))
+            (Some("0a010002"), Some(&*count.concat())),
+            "{seen:?}: {:?}",
+            counts()
         );
         assert_map_is_listed(&router);
         if workers == "1" {
