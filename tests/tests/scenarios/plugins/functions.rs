@@ -191,6 +191,19 @@ fn assert_map_is_listed(router: &Millrace) {
     router.try_ask(&["instance", "map", "l", "surces"]).assert_refused(1, &["did you mean \"sources\"?"]);
 }
 
+/// Checks the count of the first host's packets in a map. The counts of the router tell whether all packets have met
+/// the instance.
+fn assert_arrivals_are_counted(router: &Millrace, entry: &serde_json::Value, arrived: u64) {
+    let count = u32::try_from(arrived).unwrap().to_le_bytes().map(|byte| format!("{byte:02x}"));
+    let counts = || ["instances", "bindings", "ports", "drops"].map(|what| router.json(&["show", what]));
+    assert_eq!(
+        (entry["key"].as_str(), entry["value"].as_str()),
+        (Some("0a010002"), Some(&*count.concat())),
+        "{:?}",
+        counts()
+    );
+}
+
 #[test]
 fn plugin_writes_a_map_that_another_reads_on_any_worker() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
@@ -235,16 +248,7 @@ fn plugin_writes_a_map_that_another_reads_on_any_worker() {
         let seen = seen.finish();
         let map = shown();
         assert_eq!((&map["entries"], &map["refused"], &map["more"]), (&1.into(), &0.into(), &false.into()));
-        let entry = &map["content"][0];
-        let count = u32::try_from(seen.received).unwrap().to_le_bytes().map(|byte| format!("{byte:02x}"));
-        // The router's counts tell which packets have not met the instance, and which it has lost.
-        let counts = || ["instances", "bindings", "ports", "drops"].map(|what| router.json(&["show", what]));
-        assert_eq!(
-            (entry["key"].as_str(), entry["value"].as_str()),
-            (Some("0a010002"), Some(&*count.concat())),
-            "{seen:?}: {:?}",
-            counts()
-        );
+        assert_arrivals_are_counted(&router, &map["content"][0], seen.received);
         assert_map_is_listed(&router);
         if workers == "1" {
             // A worker removes only entries that it wrote itself, so this needs one worker.

@@ -114,6 +114,9 @@ struct Accounts(BTreeMap<(u32, u32), CpuFlowAccount>);
 impl Accounts {
     /// Compares the accounts of a principal's flows with the expected ones, and forgets those that ended.
     fn check(&mut self, queues: &CpuQueues<Item>, principal: u32, twin: &Twin) {
+        let arrival = |item: &Item| Instant::from_nanos(item.2.into());
+        let first = queues.first(PrincipalId(principal)).map(arrival);
+        assert_eq!(queues.first_arrival(PrincipalId(principal)), first);
         for flow in 0..7 {
             let Some(account) = queues.account(PrincipalId(principal), FlowNumber(flow)) else {
                 self.0.remove(&(principal, flow));
@@ -128,6 +131,27 @@ impl Accounts {
     }
 }
 
+/// Takes every third packet of all principals but one out of the queues.
+fn extract_from_others(queues: &mut CpuQueues<Item>, twin: &mut Twin, principal: u32) {
+    let is_wanted = |(owner, _, number): &Item| *owner != principal && number % 3 == 0;
+    let mut taken = Twin::new();
+    let check = |PrincipalId(owner): PrincipalId, item: &Item| {
+        assert_eq!(owner, item.0);
+        is_wanted(item)
+    };
+    queues.extract(check, |order, arrival, (owner, flow, number)| {
+        assert_eq!((order, arrival), (flow.1, Instant::from_nanos(number.into())));
+        taken.entry((owner, flow)).or_default().push_back(number);
+    });
+    for ((owner, flow), packets) in twin {
+        let (gone, kept): (VecDeque<u32>, _) =
+            packets.iter().partition(|number| is_wanted(&(*owner, *flow, **number)));
+        assert_eq!(taken.remove(&(*owner, *flow)).unwrap_or_default(), gone);
+        *packets = kept;
+    }
+    assert!(taken.is_empty());
+}
+
 proptest! {
     /// Each flow keeps its order at each stage and no packet is lost, with more flows and stages than queues,
     /// with colliding numbers, and with queues that are set aside.
@@ -136,9 +160,7 @@ proptest! {
         steps in prop::collection::vec((0_u32..3, (0_u32..7, 0_u32..3), 0_u8..7, 1_u64..3000), 1..400),
     ) {
         let mut queues = queues();
-        for principal in 0..3 {
-            queues.set(PrincipalId(principal), 5000);
-        }
+        (0..3).for_each(|principal| queues.set(PrincipalId(principal), 5000));
         let mut twin = Twin::new();
         let mut accounts = Accounts::default();
         for (number, (principal, (flow, order), step, cycles)) in (0..).zip(steps) {
@@ -146,8 +168,8 @@ proptest! {
             if step < 3 {
                 let item = ((principal, (flow, order), number), 64);
                 let stage = CpuStage { order, weight: 1 + (number % 5) as u16 };
-                let arrival = Instant::from_nanos(number.into());
-                if queues.push(id, (FlowNumber(flow), stage), item, arrival).is_ok() {
+                let now = Instant::from_nanos(number.into());
+                if queues.push(id, (FlowNumber(flow), stage), item, now).is_ok() {
                     twin.entry((principal, (flow, order))).or_default().push_back(number);
                 } else if queues.account(id, FlowNumber(flow)).is_some() {
                     accounts.0.entry((principal, flow)).or_default().dropped += 1;
@@ -158,35 +180,15 @@ proptest! {
                 }
             } else if step == 5 {
                 // Some queues go on, some were not looked at.
-                let mut woken = Vec::new();
-                let most = (order + 1) * (flow + 1);
+                let (mut woken, most) = (Vec::new(), (order + 1) * (flow + 1));
                 queues.look_aside(most, |(_, _, number)| number % 2 == 0, |id| woken.push(id));
                 prop_assert!(woken.len() <= most as usize);
                 prop_assert!(woken.iter().all(|id| queues.is_ready(*id)));
             } else if step == 6 {
-                let is_wanted = |(owner, _, number): &Item| *owner != principal && number % 3 == 0;
-                let (mut taken, mut arrivals) = (Twin::new(), Vec::new());
-                queues.extract(
-                    |owner, item| { assert_eq!(owner.0, item.0); is_wanted(item) },
-                    |order, arrival, (owner, flow, number)| {
-                        arrivals.push((order, arrival) == (flow.1, Instant::from_nanos(number.into())));
-                        taken.entry((owner, flow)).or_default().push_back(number);
-                    },
-                );
-                prop_assert!(arrivals.into_iter().all(|is_right| is_right));
-                for ((owner, flow), packets) in &mut twin {
-                    let (gone, kept) = packets.iter().partition(|number| is_wanted(&(*owner, *flow, **number)));
-                    let gone: VecDeque<u32> = gone;
-                    prop_assert_eq!(taken.remove(&(*owner, *flow)).unwrap_or_default(), gone);
-                    *packets = kept;
-                }
-                prop_assert!(taken.is_empty());
-                (0..3).for_each(|owner| accounts.check(&queues, owner, &twin));
+                extract_from_others(&mut queues, &mut twin, principal);
             } else {
                 let (mut most, mut taken) = (5, Vec::new());
                 let (first, is_ready) = (queues.first(id).copied(), queues.is_ready(id));
-                let arrival = first.map(|(.., number)| Instant::from_nanos(number.into()));
-                prop_assert_eq!(queues.first_arrival(id), arrival);
                 queues.take(id, |_| { most -= 1; most >= 0 }, |item| taken.push(item));
                 queues.charge(id, Cycles(cycles));
                 if let Some((_, (flow, _), _)) = first {
@@ -200,7 +202,7 @@ proptest! {
                     prop_assert_eq!(twin.get_mut(&(owner, flow)).and_then(VecDeque::pop_front), Some(number));
                 }
             }
-            accounts.check(&queues, principal, &twin);
+            (0..3).for_each(|owner| accounts.check(&queues, owner, &twin));
             prop_assert_eq!(queues.len(), twin.values().map(VecDeque::len).sum::<usize>());
             prop_assert_eq!(queues.iter().count(), queues.len());
             let backlog = twin.iter().any(|((owner, _), packets)| *owner == principal && !packets.is_empty());
