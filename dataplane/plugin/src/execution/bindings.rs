@@ -119,12 +119,19 @@ impl Binding {
         }
     }
 
-    /// Returns the instance of the binding, with the principal that pays for its calls; `None` without an instance.
-    pub fn paid_instance(&self) -> Option<(Key, Option<PrincipalId>)> {
+    /// Returns the instance of the binding at this worker; `None` without one. After an upgrade, the stages of earlier
+    /// paths may name another one.
+    #[inline]
+    pub fn instance(&self) -> Option<Key> {
         match self.step {
-            Some(Step::Instance(key)) => Some((key, self.call_limits.principal)),
+            Some(Step::Instance(key)) => Some(key),
             _ => None,
         }
+    }
+
+    /// Returns the instance of the binding, with the principal that pays for its calls; `None` without an instance.
+    pub fn paid_instance(&self) -> Option<(Key, Option<PrincipalId>)> {
+        Some((self.instance()?, self.call_limits.principal))
     }
 }
 

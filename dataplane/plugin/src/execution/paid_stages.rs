@@ -91,12 +91,12 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
     /// Returns how many packets the instance of a stage takes from the queue with this first packet. The others stay
     /// there: its principal pays for their memory, and the CPU scheduler decides who is next.
     pub fn intake(&self, first: &Waiting) -> Intake {
-        let Some((Stage { step: Step::Instance(instance), .. }, _)) = self.binding_at(first.place) else {
-            return Intake::ALL;
-        };
+        // The path may name an instance that an upgrade has replaced.
+        let instance = self.binding_at(first.place).and_then(|(_, binding)| binding.instance());
+        let Some(instance) = instance else { return Intake::ALL };
         let Calls { instances, waiting, .. } = &self.plugins.calls;
         let passed_on = first.passed_on.to.map(|to| instances.added_with(to));
-        let Some(instance) = passed_on.unwrap_or(Some(*instance)) else { return Intake::ALL };
+        let Some(instance) = passed_on.unwrap_or(Some(instance)) else { return Intake::ALL };
         let context = instances.context_of(instance, &first.key);
         let Some(hosted) = instances.context(context) else { return Intake::ALL };
         let most = if waiting.is_closed(context) { 0 } else { hosted.most_in_call(first.payer) as u64 };

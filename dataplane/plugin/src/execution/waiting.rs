@@ -18,8 +18,8 @@ mod served;
 
 pub(crate) use answers::each_answer;
 pub use answers::{Answer, Answers};
+use asked::too_busy;
 pub(crate) use asked::{Asked, Upgrade};
-use asked::{MOST_ASKED, too_busy};
 pub(crate) use backlog::{Backlog, Behind, Call, CallTimes, earliest};
 use held::HeldPackets;
 pub use packet::{End, Kept, PassedOn, Place, Released, Taken, Waiting};
@@ -275,7 +275,7 @@ impl WaitingRoom {
     /// full; the requester then gets an error.
     pub fn ask(&mut self, context: ContextKey, asked: Asked) -> bool {
         match self.backlog(context) {
-            Some(backlog) if backlog.asked.len() < asked.most() => {
+            Some(backlog) if backlog.has_room_for(&asked) => {
                 backlog.asked.push_back(asked);
                 true
             }
@@ -290,7 +290,7 @@ impl WaitingRoom {
     /// over. Until then, a context whose call ends begins no other call.
     pub fn await_upgrade(&mut self, upgrade: Upgrade, contexts: u8) {
         let instance = upgrade.instance;
-        let is_full = |backlog: &Backlog| backlog.asked.len() >= MOST_ASKED;
+        let is_full = |backlog: &Backlog| !backlog.has_room_for(&Asked::Succeed);
         if self.backlogs.iter().any(|backlog| backlog.context.instance == instance && is_full(backlog)) {
             return upgrade.refuse(too_busy());
         }
@@ -333,9 +333,13 @@ impl WaitingRoom {
 
     /// Gives the waiting packets of an instance to the contexts of its successor, after an upgrade. `own` is the
     /// backlog of one context, `instance` the key of the successor, `contexts` the number of its contexts.
-    /// Requests to a context that no longer exists are refused.
+    /// Requests to a context that no longer exists are refused. With another key, the flow state has another format, so the
+    /// successor hears of ended flows without it.
     pub fn follow_upgrade(&mut self, own: &mut Backlog, instance: Key, contexts: u8) {
         let old = std::mem::replace(&mut own.context.instance, instance);
+        if old != instance {
+            own.forget_states();
+        }
         self.upgrades
             .iter_mut()
             .filter(|next| next.instance == old)
@@ -343,6 +347,9 @@ impl WaitingRoom {
         let mut waiting = own.take_waiting(contexts);
         for backlog in self.backlogs.iter_mut().filter(|backlog| backlog.context.instance == old) {
             backlog.context.instance = instance;
+            if old != instance {
+                backlog.forget_states();
+            }
             waiting.append(&mut backlog.take_waiting(contexts));
         }
         for waiting in waiting {

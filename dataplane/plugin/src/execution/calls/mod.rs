@@ -137,16 +137,11 @@ impl Calls {
     /// `payer`, until it is the turn of the stage's queue, or until the instance takes packets. Without a payer,
     /// packets don't wait, nor before calls that run in line.
     #[inline]
-    pub fn defer(
-        &mut self,
-        payer: Option<PrincipalId>,
-        (stage, binding): (&Stage, &Binding),
-        place: Place,
-    ) -> Option<Ticket> {
+    pub fn defer(&mut self, payer: Option<PrincipalId>, binding: &Binding, place: Place) -> Option<Ticket> {
         let payer = payer.filter(|_| self.charged(payer, binding).is_none())?;
         let passed_on = self.passed_on(place);
         if self.running == Some(payer) {
-            let queues = matches!(stage.step, Step::Instance(instance) if self.is_limited(instance))
+            let queues = binding.instance().is_some_and(|instance| self.is_limited(instance))
                 || binding.call_limits.queue.is_some()
                 || self.occupied.contains(&binding.order);
             if !queues || self.turn == Some(place) {

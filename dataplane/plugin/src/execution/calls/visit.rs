@@ -12,7 +12,7 @@ use crate::execution::bindings::Binding;
 use crate::execution::instances::{ContextKey, Hosted, News, context_of};
 use crate::execution::waiting::{Call, CallTimes, End, PassedOn, Place, Taken};
 use crate::flow_state::FlowStateBlocks;
-use crate::path::{Part, Step};
+use crate::path::Part;
 use crate::slab::Key;
 
 /// Call of an instance at a stage of a path.
@@ -77,8 +77,8 @@ impl Calls {
         group: &mut Group<'_>,
         now: Instant,
     ) -> bool {
-        match binding.step {
-            Some(Step::Instance(instance)) if instance != visit.instance => {
+        match binding.instance() {
+            Some(instance) if instance != visit.instance => {
                 self.visit(Visit { instance, part: Part::default(), ..visit }, binding, group, now)
             }
             _ => true,

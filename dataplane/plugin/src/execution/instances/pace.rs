@@ -1,7 +1,7 @@
 //! Paces of an instance whose calls another process runs: the number of packets that a call may have, for each
 //! principal that pays for calls.
 //!
-//! The worker can't interrupt such a call, and its time limit is real time. So a call has only as many packets as
+//! The worker can't interrupt such a call. So a call has only as many packets as
 //! take [`CALL`] by the last calls of its payer, and at least one. A payer begins with a packet, and begins again
 //! when its calls get too long. The number at most doubles from call to call.
 //!

@@ -2,13 +2,13 @@
 
 use millrace_plugin_abi::{FlowEnd, Message, PluginError};
 
-use super::Answer;
+use super::{Answer, Backlog};
 use crate::execution::health::FaultHistory;
 use crate::execution::succession::{HandOver, Successed, Succession, Successor};
 use crate::slab::Key;
 
 /// Maximum number of requests of control that wait for the end of an instance's call.
-pub(super) const MOST_ASKED: usize = 64;
+const MOST_ASKED: usize = 64;
 /// Maximum number of flow ends that wait for the end of a state hand-over; further ends are lost.
 const MOST_ENDS: usize = 1024;
 
@@ -25,9 +25,9 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// Returns the number of waiting requests from which on this one is refused.
-    pub fn most(&self) -> usize {
-        if matches!(self, Self::FlowEnd(..)) { MOST_ENDS } else { MOST_ASKED }
+    /// Whether it is the end of a flow.
+    fn is_end(&self) -> bool {
+        matches!(self, Self::FlowEnd(..))
     }
 
     /// Refuses the request for this reason.
@@ -59,6 +59,23 @@ impl Upgrade {
         let Successor { contexts, .. } = self.successor;
         let (inherited, history) = (Err(problem), FaultHistory::default());
         (self.told)(Some(Succession { contexts, inherited, history }));
+    }
+}
+
+impl Backlog {
+    /// Whether a request may wait. Ends of flows and other requests have room of their own.
+    pub fn has_room_for(&self, asked: &Asked) -> bool {
+        let most = if asked.is_end() { MOST_ENDS } else { MOST_ASKED };
+        self.asked.iter().filter(|other| other.is_end() == asked.is_end()).count() < most
+    }
+
+    /// Forgets the states of flows that have ended.
+    pub fn forget_states(&mut self) {
+        for asked in &mut self.asked {
+            if let Asked::FlowEnd(_, state) = asked {
+                state.clear();
+            }
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
             let Some(binding) = bindings.get_mut(stage.binding) else { continue };
             let payer = calls.payer(stage, binding, of_path);
             let place = Place { stage: number, ..from };
-            if let Some(ticket) = calls.defer(payer, (stage, binding), place) {
+            if let Some(ticket) = calls.defer(payer, binding, place) {
                 group.take_all(Taken::Keep(ticket));
                 return None;
             }

@@ -311,6 +311,7 @@ impl Instance for ProcessInstance {
     }
 
     fn abort(&mut self) {
+        self.hands_over = false;
         self.overrun("a call");
     }
 
