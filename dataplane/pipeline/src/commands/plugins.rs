@@ -58,7 +58,7 @@ impl PluginCommand {
                 changes.into_iter().for_each(|change| router.gates.apply(change));
                 router.gates.plugins_mut().release_orphans();
                 if unbinds {
-                    // Held packets are ahead of those that wait for the processor.
+                    // Held packets are ahead of those that wait for the processor. Packets of calls that run are not.
                     router.resume_kept(now);
                     Slices::of(router).requeue(now);
                 }

@@ -84,7 +84,7 @@ impl PrincipalCommand {
                 }
             }
             Self::LimitMemory(id, limit) => memory(router).set_limit(id, limit),
-            Self::DropWaiting(id) => Slices::of(router).drop_waiting(id),
+            Self::DropWaiting(id) => Slices::of(router).drop_waiting(id, now),
             Self::Remove(id) => Slices::of(router).remove(id, now),
         }
     }

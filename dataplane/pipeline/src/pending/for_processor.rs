@@ -126,11 +126,12 @@ impl ForProcessor {
 
     /// Takes the packets that `is_wanted` accepts out of their queues. Returns them in the order in which they may
     /// continue: those of late stages first, since they are ahead of the others of their flow. `is_in_line` tells
-    /// whether the calls of a packet's stage can run in line.
+    /// whether the calls of a packet's stage can run in line. Flows of these principals that were set aside go on.
     pub fn extract(
         &mut self,
         is_wanted: impl Fn(&Waiting) -> bool,
         is_in_line: impl Fn(&Waiting) -> bool,
+        now: Instant,
     ) -> Vec<Extracted> {
         let mut extracted = Vec::new();
         if !self.queues.iter().any(&is_wanted) {
@@ -144,6 +145,9 @@ impl ForProcessor {
         for known in &mut self.principals {
             self.loads.set_waiting(known.id, self.queues.load(known.id).0);
             known.held_back = 0;
+            if self.queues.is_ready(known.id) {
+                self.scheduler.wake(known.id, now);
+            }
         }
         for waiting in self.queues.iter().filter(|waiting| is_in_line(waiting)) {
             let known = waiting.payer.and_then(|payer| known_mut(&mut self.principals, payer));

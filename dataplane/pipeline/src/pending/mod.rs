@@ -108,12 +108,11 @@ impl Pending {
         self.for_processor.active().map_or(0, |waiting| waiting.core.further_batches())
     }
 
-    /// Notes whether the first batch from a device or worker was full, and whether the latest one was. At rest, there is
-    /// nobody to protect.
+    /// Notes whether the first batch from a device or worker was full, and whether the latest one was.
     #[inline]
     pub fn note_batches(&mut self, was_full: bool, is_full: bool) {
-        if was_full && let Some(waiting) = self.for_processor.active_mut() {
-            waiting.note_full(is_full);
+        if was_full {
+            self.for_processor.note_full(is_full);
         }
     }
 

@@ -155,7 +155,7 @@ impl PuntStage<'_> {
             match (device, &mut self.handover) {
                 (Some(device), Some(handover)) if !handover.owns(device) => {
                     let mark = packet.trace;
-                    // Routing protocols share their room with no binding that names nobody: the packets stay in the class of the kernel.
+                    // Bindings that name nobody leave their packets in the class of the kernel, beside routing protocols.
                     let payer = PaidStages::of(self.plugins).named_payer_of_account(packet.counts_for);
                     let note = Note { payer, ..Note::of(Errand::Host) };
                     match handover.put_to_device(device, packet, note) {

@@ -304,20 +304,20 @@ impl<'a> Slices<'a> {
         stage.map_or((CpuStage::ONLY, false), of)
     }
 
-    /// Continues the waiting packets whose stage has ended in a change of bindings, or has another payer or none now. All
+    /// Continues the waiting packets whose stage has ended in a change of bindings, or has another payer now, or none. All
     /// others keep their places.
     pub fn requeue(&mut self, now: Instant) {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
         let stages = PaidStages::of(self.router.gates.plugins());
-        let packets = self.extract(&mut waiting, |packet| stages.payer_at(packet.place) != packet.payer);
+        let packets = self.extract(&mut waiting, |packet| stages.payer_at(packet.place) != packet.payer, now);
         self.continue_all(&mut waiting, packets, now);
         self.router.pending.for_processor.put(waiting);
     }
 
     /// Drops the packets that wait for a principal.
-    pub fn drop_waiting(&mut self, id: PrincipalId) {
+    pub fn drop_waiting(&mut self, id: PrincipalId, now: Instant) {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
-        for packet in self.extract(&mut waiting, |packet| packet.payer == Some(id)) {
+        for packet in self.extract(&mut waiting, |packet| packet.payer == Some(id), now) {
             self.router.disposal().drop_packet(packet.waiting.packet, DropReason::PrincipalReleased);
         }
         self.memory().set_queued(id, 0);
@@ -327,7 +327,7 @@ impl<'a> Slices<'a> {
     /// Removes a principal. Its waiting packets continue, as after a change of bindings.
     pub fn remove(&mut self, id: PrincipalId, now: Instant) {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
-        let packets = self.extract(&mut waiting, |packet| packet.payer == Some(id));
+        let packets = self.extract(&mut waiting, |packet| packet.payer == Some(id), now);
         waiting.remove(id);
         Payers::of(self.router.gates.plugins_mut()).forget(id);
         self.memory().forget(id);
@@ -337,10 +337,15 @@ impl<'a> Slices<'a> {
     }
 
     /// Takes packets out of their queues, as [`ForProcessor::extract`] does.
-    fn extract(&self, waiting: &mut ForProcessor, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Extracted> {
+    fn extract(
+        &self,
+        waiting: &mut ForProcessor,
+        is_wanted: impl Fn(&Waiting) -> bool,
+        now: Instant,
+    ) -> Vec<Extracted> {
         let stages = PaidStages::of(self.router.gates.plugins());
         let is_in_line = |packet: &Waiting| stages.at(packet.place).is_some_and(|stage| stage.in_line);
-        waiting.extract(is_wanted, is_in_line)
+        waiting.extract(is_wanted, is_in_line, now)
     }
 
     /// Continues packets that were taken out of their queues, in this order, each in a batch of its own: they pass, or
@@ -357,11 +362,12 @@ impl<'a> Slices<'a> {
                 self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalQueueFull);
                 continue;
             }
+            let wait_again = Paid::of(self.router.gates.plugins()).arrived();
             work.begin();
             let released = Released { waiting: packet, direction: None, end: None };
             self.router.gate_run().add_released(&mut work, released);
             self.resume_at(entry, &mut work, now);
-            if !waits {
+            if Paid::of(self.router.gates.plugins()).arrived() == wait_again {
                 passed += 1;
                 flows.insert(flow);
             }

@@ -86,6 +86,8 @@ impl Router {
                 }
                 // The kernel needs the whole frame. A frame that doesn't fit is copied once more.
                 packet.gather();
+                // Control pays for the way to the kernel.
+                self.pending.for_processor.end_rest();
                 self.punt.for_kernel.push(packet);
             }
             Errand::Flow => read_handed(&self.classifier.flows, packet, &handed, work),

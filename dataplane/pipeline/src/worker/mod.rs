@@ -170,10 +170,8 @@ impl Worker {
         self.router.observation.drop_log.begin(now);
         let commands = self.take_commands(now);
         // Commands are not work for packets of a port.
-        let reading = match commands {
-            0 => begun.map(|begun| core_cycles_of(&self.router.gates, begun)),
-            _ => begun.and_then(|_| core_cycles(&self.router.gates)),
-        };
+        let reading = if commands == 0 { begun } else { begun.and_then(|_| cycles()) };
+        let reading = reading.map(|reading| core_cycles_of(&self.router.gates, reading));
         let received = self.receive_all(reading, now) + self.take_over(now);
         if let Some(waiting) = self.router.pending.for_processor.active_mut() {
             waiting.end_reception(now);
