@@ -82,7 +82,7 @@ impl Classification<'_> {
         let routing = Routing { fib: &forwarding.fib, filter_routes: gates.routes(), ports };
         let mut owners = PaidStages::of(plugins).owners(work.paths[index]).peekable();
         let mut sheds = |waiting: &ForProcessor| match owners.peek() {
-            None => waiting.sheds_plain(is_new),
+            None => waiting.core.sheds_plain(is_new),
             Some(_) => owners.all(|owner| waiting.sheds(owner)),
         };
         let next_hop = work.packets.at(index).next_hop;

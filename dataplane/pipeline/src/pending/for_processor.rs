@@ -368,12 +368,6 @@ impl ForProcessor {
         self.core.end_reception(is_active, now);
     }
 
-    /// Whether an overloaded worker sheds a packet that nobody pays for. `is_new`: the packet's flow is new.
-    #[inline]
-    pub fn sheds_plain(&self, is_new: bool) -> bool {
-        self.core.sheds_plain(is_new)
-    }
-
     /// Whether an overloaded worker sheds packets that a principal pays for.
     #[inline]
     pub fn sheds(&self, payer: PrincipalId) -> bool {
