@@ -2,7 +2,7 @@
 
 use millrace_plugin_abi::{FlowEnd, Message, PluginError};
 
-use super::{Answer, Backlog};
+use super::Answer;
 use crate::execution::health::FaultHistory;
 use crate::execution::succession::{HandOver, Successed, Succession, Successor};
 use crate::slab::Key;
@@ -25,8 +25,13 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
+    /// Returns how many requests of its kind may wait. Ends of flows and other requests have room of their own.
+    pub fn most(&self) -> usize {
+        if self.is_end() { MOST_ENDS } else { MOST_ASKED }
+    }
+
     /// Whether it is the end of a flow.
-    fn is_end(&self) -> bool {
+    pub fn is_end(&self) -> bool {
         matches!(self, Self::FlowEnd(..))
     }
 
@@ -59,23 +64,6 @@ impl Upgrade {
         let Successor { contexts, .. } = self.successor;
         let (inherited, history) = (Err(problem), FaultHistory::default());
         (self.told)(Some(Succession { contexts, inherited, history }));
-    }
-}
-
-impl Backlog {
-    /// Whether a request may wait. Ends of flows and other requests have room of their own.
-    pub fn has_room_for(&self, asked: &Asked) -> bool {
-        let most = if asked.is_end() { MOST_ENDS } else { MOST_ASKED };
-        self.asked.iter().filter(|other| other.is_end() == asked.is_end()).count() < most
-    }
-
-    /// Forgets the states of flows that have ended.
-    pub fn forget_states(&mut self) {
-        for asked in &mut self.asked {
-            if let Asked::FlowEnd(_, state) = asked {
-                state.clear();
-            }
-        }
     }
 }
 

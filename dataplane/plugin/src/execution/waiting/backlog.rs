@@ -167,6 +167,20 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
+    /// Whether a request may wait.
+    pub fn has_room_for(&self, asked: &Asked) -> bool {
+        self.asked.iter().filter(|other| other.is_end() == asked.is_end()).count() < asked.most()
+    }
+
+    /// Forgets the states of flows that have ended.
+    pub fn forget_states(&mut self) {
+        for asked in &mut self.asked {
+            if let Asked::FlowEnd(_, state) = asked {
+                state.clear();
+            }
+        }
+    }
+
     pub(super) fn new(context: ContextKey, call: Call) -> Self {
         Self { context, call, behind: Behind::default(), asked: VecDeque::new() }
     }
