@@ -18,8 +18,8 @@ mod served;
 
 pub(crate) use answers::each_answer;
 pub use answers::{Answer, Answers};
-use asked::too_busy;
 pub(crate) use asked::{Asked, Upgrade};
+use asked::{MOST_ASKED, too_busy};
 pub(crate) use backlog::{Backlog, Behind, Call, CallTimes, earliest};
 use held::HeldPackets;
 pub use packet::{End, Kept, PassedOn, Place, Released, Taken, Waiting};
@@ -27,6 +27,7 @@ pub use served::{AwaitedContext, Served};
 use std::time::Duration;
 
 use millrace_packet::{DropReason, Packet};
+use millrace_plugin_abi::FlowEnd;
 use millrace_units::{Instant, PathId, PrincipalId};
 
 use crate::execution::instances::{ContextKey, context_of};
@@ -275,7 +276,7 @@ impl WaitingRoom {
     /// full; the requester then gets an error.
     pub fn ask(&mut self, context: ContextKey, asked: Asked) -> bool {
         match self.backlog(context) {
-            Some(backlog) if backlog.has_room_for(&asked) => {
+            Some(backlog) if backlog.asked.len() < MOST_ASKED => {
                 backlog.asked.push_back(asked);
                 true
             }
@@ -286,11 +287,16 @@ impl WaitingRoom {
         }
     }
 
+    /// Keeps the end of a flow for the successor of an instance that hands its state over.
+    pub fn keep_end(&mut self, context: ContextKey, flow: FlowEnd, state: &[u8]) {
+        self.backlog(context).into_iter().for_each(|backlog| backlog.keep_end(flow, state.to_vec()));
+    }
+
     /// Lets an upgrade wait until none of the instance's `contexts` contexts has a running call, and its state is handed
     /// over. Until then, a context whose call ends begins no other call.
     pub fn await_upgrade(&mut self, upgrade: Upgrade, contexts: u8) {
         let instance = upgrade.instance;
-        let is_full = |backlog: &Backlog| !backlog.has_room_for(&Asked::Succeed);
+        let is_full = |backlog: &Backlog| backlog.asked.len() >= MOST_ASKED;
         if self.backlogs.iter().any(|backlog| backlog.context.instance == instance && is_full(backlog)) {
             return upgrade.refuse(too_busy());
         }

@@ -373,7 +373,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 let kept = states.block(state).and_then(|block| block.get(part)).unwrap_or_default();
                 if waiting.hands_over(key) {
                     // The state may be saved already.
-                    waiting.ask(context, Asked::FlowEnd(*flow, kept.to_vec()));
+                    waiting.keep_end(context, *flow, kept);
                     continue;
                 }
                 if hosted.call(|instance| instance.flow_ended(flow, kept)) != Progress::Done {

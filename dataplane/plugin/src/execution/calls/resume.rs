@@ -81,7 +81,7 @@ impl<T: BindingTable> Resumption<'_, T> {
     fn resume(&mut self, backlog: &mut Backlog) -> bool {
         for _ in 0..CALLS {
             if !backlog.call.is_under_way() && !self.begin(backlog) {
-                return backlog.call.is_under_way() || !backlog.asked.is_empty() || backlog.has_waiting();
+                return backlog.has_work();
             }
             if !self.charge_answers(backlog, Self::resume_call) {
                 return true;
@@ -148,10 +148,6 @@ impl<T: BindingTable> Resumption<'_, T> {
                     let progress = self.calls.tell(backlog.context, &bytes, self.now);
                     (progress != Progress::Done).then_some(Errand::Own)
                 }
-                Asked::FlowEnd(flow, state) => {
-                    let progress = self.calls.flow_ended(backlog.context, &flow, &state);
-                    (progress != Progress::Done).then_some(Errand::Own)
-                }
                 Asked::Succeed if self.charge_answers(backlog, Self::succeed) => None,
                 Asked::Succeed => {
                     backlog.asked.push_front(Asked::Succeed);
@@ -163,12 +159,27 @@ impl<T: BindingTable> Resumption<'_, T> {
                 return false;
             }
         }
+        if !self.tell_ends(backlog) {
+            return false;
+        }
         let hosted = self.calls.instances.context(backlog.context);
         let payer = backlog.payer();
         if payer.is_some() && payer != self.calls.running {
             return false;
         }
         backlog.begin_call(hosted.map_or(usize::MAX, |hosted| hosted.most_in_call(payer)))
+    }
+
+    /// Tells a successor of up to [`CALLS`] flows that ended before it began. Returns whether it knows all.
+    fn tell_ends(&mut self, backlog: &mut Backlog) -> bool {
+        for _ in 0..CALLS {
+            let Some((flow, state)) = backlog.ends.pop_front() else { return true };
+            if self.calls.flow_ended(backlog.context, &flow, &state) != Progress::Done {
+                (backlog.call.errand, backlog.call.slices) = (Errand::Own, 1);
+                return false;
+            }
+        }
+        backlog.ends.is_empty()
     }
 
     /// Carries out the upgrade for which a context waits. Returns whether it has ended.

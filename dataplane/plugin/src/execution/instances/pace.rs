@@ -1,9 +1,9 @@
 //! Paces of an instance whose calls another process runs: the number of packets that a call may have, for each
 //! principal that pays for calls.
 //!
-//! The worker can't interrupt such a call. So a call has only as many packets as
-//! take [`CALL`] by the last calls of its payer, and at least one. A payer begins with a packet, and begins again
-//! when its calls get too long. The number at most doubles from call to call.
+//! The worker can't interrupt such a call. So a call has only as many packets as take [`CALL`] by the last calls of its
+//! payer, and at least one. A payer begins with a packet, and begins again when its calls get too long. The number at
+//! most doubles from call to call.
 //!
 //! Packets may suddenly take longer, up to [`CallLimits::EACH_AWAITED`](crate::CallLimits::EACH_AWAITED) without
 //! fault. If several principals pay for calls, each call has few packets, so that no call lasts longer than a

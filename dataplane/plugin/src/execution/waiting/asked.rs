@@ -1,6 +1,6 @@
 //! Requests to a context of an instance that wait for the end of its call, and upgrades of the instance.
 
-use millrace_plugin_abi::{FlowEnd, Message, PluginError};
+use millrace_plugin_abi::{Message, PluginError};
 
 use super::Answer;
 use crate::execution::health::FaultHistory;
@@ -8,9 +8,7 @@ use crate::execution::succession::{HandOver, Successed, Succession, Successor};
 use crate::slab::Key;
 
 /// Maximum number of requests of control that wait for the end of an instance's call.
-const MOST_ASKED: usize = 64;
-/// Maximum number of flow ends that wait for the end of a state hand-over; further ends are lost.
-const MOST_ENDS: usize = 1024;
+pub(super) const MOST_ASKED: usize = 64;
 
 /// Request to a context of an instance.
 pub(crate) enum Asked {
@@ -18,23 +16,11 @@ pub(crate) enum Asked {
     Message(Message, Answer),
     /// Message from the host companion.
     Tell(Vec<u8>),
-    /// End of a flow during a state hand-over, with the state of the flow. The successor hears of it.
-    FlowEnd(FlowEnd, Vec<u8>),
     /// Wait for the next [upgrade](Upgrade) of the instance.
     Succeed,
 }
 
 impl Asked {
-    /// Returns how many requests of its kind may wait. Ends of flows and other requests have room of their own.
-    pub fn most(&self) -> usize {
-        if self.is_end() { MOST_ENDS } else { MOST_ASKED }
-    }
-
-    /// Whether it is the end of a flow.
-    pub fn is_end(&self) -> bool {
-        matches!(self, Self::FlowEnd(..))
-    }
-
     /// Refuses the request for this reason.
     pub fn refuse(self, problem: &str) {
         match self {
@@ -42,7 +28,7 @@ impl Asked {
                 let text = format!("message {:?} is refused: {problem}", message.name);
                 answer(Some(Err(PluginError::Refused(text))));
             }
-            Self::Tell(_) | Self::FlowEnd(..) | Self::Succeed => {}
+            Self::Tell(_) | Self::Succeed => {}
         }
     }
 }

@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 
 use millrace_packet::{FlowKey, Packet};
-use millrace_plugin_abi::PayerBacklog;
+use millrace_plugin_abi::{FlowEnd, PayerBacklog};
 use millrace_units::{Instant, PrincipalId};
 
 use super::{Asked, Errand, PassedOn, Place, Waiting};
 use crate::execution::instances::{Awaited, ContextKey, MOST_IN_CALL};
 use crate::flow_state::{FlowStateBlocks, StateRef};
+
+/// Maximum number of flow ends that wait for the end of a state hand-over; further ends are lost.
+const MOST_ENDS: usize = 1024;
 
 /// Measured times of a call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,25 +167,13 @@ pub(crate) struct Backlog {
     pub behind: Behind,
     /// Requests of control. They are served before the waiting packets.
     pub asked: VecDeque<Asked>,
+    /// Flows that have ended during a state hand-over, with their states. The successor hears of them after the requests.
+    pub ends: VecDeque<(FlowEnd, Vec<u8>)>,
 }
 
 impl Backlog {
-    /// Whether a request may wait.
-    pub fn has_room_for(&self, asked: &Asked) -> bool {
-        self.asked.iter().filter(|other| other.is_end() == asked.is_end()).count() < asked.most()
-    }
-
-    /// Forgets the states of flows that have ended.
-    pub fn forget_states(&mut self) {
-        for asked in &mut self.asked {
-            if let Asked::FlowEnd(_, state) = asked {
-                state.clear();
-            }
-        }
-    }
-
     pub(super) fn new(context: ContextKey, call: Call) -> Self {
-        Self { context, call, behind: Behind::default(), asked: VecDeque::new() }
+        Self { context, call, behind: Behind::default(), asked: VecDeque::new(), ends: VecDeque::new() }
     }
 
     /// Returns the principal that pays for the running call, or for the next one. Nobody pays for a call that
@@ -239,8 +230,27 @@ impl Backlog {
     pub(super) fn take_waiting(&mut self, contexts: u8) -> VecDeque<Waiting> {
         if self.context.number >= contexts {
             self.asked.drain(..).for_each(|asked| asked.refuse("an upgrade ended a context of the instance"));
+            self.ends.clear();
         }
         std::mem::take(&mut self.behind).packets
+    }
+
+    /// Whether packets, requests or ends of flows wait, or a call runs.
+    pub fn has_work(&self) -> bool {
+        let nothing_waits = self.asked.is_empty() && self.ends.is_empty() && !self.has_waiting();
+        self.call.is_under_way() || !nothing_waits
+    }
+
+    /// Keeps the end of a flow for the successor, unless too many wait.
+    pub fn keep_end(&mut self, flow: FlowEnd, state: Vec<u8>) {
+        if self.ends.len() < MOST_ENDS {
+            self.ends.push_back((flow, state));
+        }
+    }
+
+    /// Forgets the states of flows that have ended.
+    pub fn forget_states(&mut self) {
+        self.ends.iter_mut().for_each(|(_, state)| state.clear());
     }
 
     /// Starts a call with up to `most` of the waiting packets of one stage. Returns `false` if no packet waits.

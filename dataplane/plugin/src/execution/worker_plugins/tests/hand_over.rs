@@ -18,6 +18,9 @@ struct Deliberate {
     looks: u32,
     packets: u8,
     ends: u8,
+    /// Bytes of the flow state that came with ends of flows.
+    state_bytes: usize,
+    flow_state: usize,
     aborted: bool,
     /// Source ports of its packets.
     seen: Arc<Mutex<Vec<u16>>>,
@@ -73,8 +76,13 @@ impl Instance for Deliberate {
         Ok(())
     }
 
-    fn flow_ended(&mut self, _flow: &FlowEnd, _state: &[u8]) -> Progress {
+    fn flow_state(&self) -> usize {
+        self.flow_state
+    }
+
+    fn flow_ended(&mut self, _flow: &FlowEnd, state: &[u8]) -> Progress {
         self.ends += 1;
+        self.state_bytes += state.len();
         Progress::Done
     }
 
@@ -91,7 +99,7 @@ impl Instance for Deliberate {
     }
 
     fn control(&mut self, _message: &Message) -> Reply {
-        Ok(json!([self.packets, self.ends]))
+        Ok(json!([self.packets, self.ends, self.state_bytes]))
     }
 }
 
@@ -152,7 +160,7 @@ fn packets_of_an_instance_wait_for_its_hand_over_and_those_of_others_do_not() {
     assert_eq!((millis, inherited), (48, Ok(Inherited::Bytes(2))));
     let sent: Vec<_> = (101..140).collect();
     assert_eq!((&released, &*seen.lock().unwrap()), (&sent, &sent));
-    assert_eq!(counts(&mut worker), json!([3 + 39, 0]));
+    assert_eq!(counts(&mut worker), json!([3 + 39, 0, 0]));
     assert!(worker.is_idle() && !Paid::of(&worker).awaits());
 }
 
@@ -172,7 +180,7 @@ fn process_that_never_saves_its_state_keeps_its_instance_for_a_second() {
         };
         assert_eq!((millis, inherited, released), (1000, expected, vec![9]));
         // Either the old instance has started again, or the new one without state.
-        assert_eq!(counts(&mut worker), json!([1, 0]));
+        assert_eq!(counts(&mut worker), json!([1, 0, 0]));
         let faults = worker.instances().reports().next().unwrap().1.faults;
         assert_eq!(faults.get("overrun"), (inheritance != Inheritance::Tried).then_some(&1));
     }
@@ -181,7 +189,7 @@ fn process_that_never_saves_its_state_keeps_its_instance_for_a_second() {
 #[test]
 fn process_that_never_restores_the_state_is_refused_or_starts_without_it() {
     for (inheritance, expected) in
-        [(Inheritance::Required, json!([4, 0])), (Inheritance::Tried, json!([1, 0]))]
+        [(Inheritance::Required, json!([4, 0, 0])), (Inheritance::Tried, json!([1, 0, 0]))]
     {
         let (mut worker, [path, _]) = world(1);
         let told = succeed(&mut worker, successor(Deliberate::new(u32::MAX), inheritance, true));
@@ -203,8 +211,48 @@ fn successor_hears_of_flows_that_end_during_the_hand_over() {
         worker.flow_ended(path, &end, 0);
     }
     assert_eq!(finish(&mut worker, 4, &told).1, Ok(Inherited::Bytes(2)));
-    assert_eq!(counts(&mut worker), json!([3, 1 + 3]));
+    assert_eq!(counts(&mut worker), json!([3, 1 + 3, 0]));
     assert!(worker.is_idle());
+}
+
+/// With another version of the plugin, the flow state has another format, although it may be as long.
+#[test]
+fn successor_gets_the_state_of_ended_flows_only_in_its_format() {
+    for (same_version, bytes) in [(true, 8), (false, 0)] {
+        let stateful = |looks| Deliberate { flow_state: 8, ..Deliberate::new(looks) };
+        let mut worker = worker();
+        change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(stateful(3)) });
+        bind(&mut worker, 0, 0, 80, 0);
+        let path = path_of(&mut worker, 80);
+        let state = worker.begin_state(path);
+        let told = succeed(&mut worker, successor(stateful(3), Inheritance::Required, same_version));
+        released(&mut worker, at(1));
+        worker.flow_ended(path, &FlowEnd { key: key_of(7), packets: 1, bytes: 60 }, state);
+        assert!(finish(&mut worker, 2, &told).1.is_ok());
+        assert_eq!(counts(&mut worker), json!([0, 1, bytes]), "{same_version}");
+    }
+}
+
+/// The successor hears of them in several iterations.
+#[test]
+fn ends_of_many_flows_leave_room_for_messages_and_time_for_others() {
+    const ENDS: u8 = 200;
+    let (mut worker, [path, _]) = world(3);
+    let told = succeed(&mut worker, successor(Deliberate::new(3), Inheritance::Required, true));
+    released(&mut worker, at(1));
+    let end = FlowEnd { key: key_of(7), packets: 1, bytes: 60 };
+    (0..ENDS).for_each(|_| worker.flow_ended(path, &end, 0));
+    let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
+    let answer = ask_all(&mut worker, 0, &message, at(1));
+    let millis = finish(&mut worker, 2, &told).0;
+    assert_eq!(answer.try_recv().unwrap(), Some(vec![Ok(json!([3, 0, 0]))]));
+    assert_eq!(worker.next_event(at(millis)), Some(at(millis)), "the worker must not sleep");
+    let mut iterations = 1;
+    while !worker.is_idle() {
+        released(&mut worker, at(millis + iterations));
+        iterations += 1;
+    }
+    assert_eq!((counts(&mut worker), iterations), (json!([3, ENDS, 0]), u64::from(ENDS).div_ceil(16)));
 }
 
 #[test]
