@@ -16,7 +16,8 @@ use serde_json::{Map, Value};
 
 /// Plugin whose packets with a first byte of 1 crash it, of 2 hang it, of 3 make it tamper with its memory, of 4 end it,
 /// and of 5 make it sleep for ever. On the message `try`, it tries forbidden system calls, and replies with the numbers
-/// of those that succeed. With `SAVE`, it saves a state in so many milliseconds, and restores the state. An executable without libraries also tries to execute another program.
+/// of those that succeed. With `SAVE`, it saves a state in so many milliseconds, and restores the state. An executable
+/// without libraries also tries to execute another program.
 const CODE: &str = r##"
 #define _GNU_SOURCE
 #include "millrace.h"
