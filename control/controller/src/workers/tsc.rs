@@ -9,8 +9,8 @@ use millrace_pipeline::cycles;
 const MEASURED: Duration = Duration::from_millis(10);
 /// Number of readings of both clocks, of which the closest counts: the machine may stop between two clocks.
 const READINGS: usize = 16;
-/// Frequencies are rounded to this step. The error of a measurement is smaller, so each start finds the same frequency,
-/// and admission refuses no promise that it accepted before.
+/// Frequencies are rounded to this step, which is greater than the error of a measurement. So nearly every start finds
+/// the same frequency, and admission compares promises with what they were accepted for.
 const STEP: u64 = 1_000_000;
 /// Frequency on a processor without a counter, where a packet counts as 1,000 cycles.
 const NOMINAL: u64 = 1_000_000_000;
@@ -48,8 +48,9 @@ mod tests {
     fn measurements_agree() {
         let Some(first) = measure() else { return };
         let others: Vec<u64> = (0..20).filter_map(|_| measure()).collect();
-        let same = others.iter().filter(|other| **other == first).count();
-        assert!(same > 15, "{first}: {others:?}");
+        // Between two steps, a measurement may give either.
+        let near = others.iter().filter(|other| other.abs_diff(first) <= STEP).count();
+        assert!(near > 15, "{first}: {others:?}");
     }
 
     #[test]
