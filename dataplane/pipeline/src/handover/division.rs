@@ -22,7 +22,7 @@ pub(super) enum Class {
     Plain,
     /// Packets that nobody pays for, with a queue.
     Queued,
-    /// Packets for the kernel that nobody pays for.
+    /// Packets for the kernel whose bindings and filters name no principal.
     Kernel,
     /// Packets that a principal pays for.
     Of(PrincipalId),

@@ -16,8 +16,7 @@ pub(crate) struct Extracted {
 }
 
 impl Extracted {
-    /// Returns the turn of the packet: packets of late stages come first, since they are ahead of the others of their
-    /// flow.
+    /// Returns the turn of the packet: in a flow, packets of late stages come first.
     pub fn turn(&self) -> (Reverse<u32>, Instant) {
         (Reverse(self.order), self.arrival)
     }

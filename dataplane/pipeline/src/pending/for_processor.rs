@@ -115,7 +115,7 @@ impl ForProcessor {
         let _ = self.scheduler.change(id, cpu, now);
     }
 
-    /// Removes a principal without waiting packets.
+    /// Removes a principal. None of its packets may wait.
     pub fn remove(&mut self, id: PrincipalId) {
         self.queues.remove(id, |_, _, _| {});
         // Unknown principals have nothing to remove.
@@ -124,9 +124,9 @@ impl ForProcessor {
         self.principals.retain(|known| known.id != id);
     }
 
-    /// Takes the packets that `is_wanted` accepts out of their queues. Returns them in the order in which they may
-    /// continue: those of late stages first, since they are ahead of the others of their flow. `is_in_line` tells
-    /// whether the calls of a packet's stage can run in line. Flows of these principals that were set aside go on.
+    /// Takes the packets that `is_wanted` accepts out of their queues, and returns them in the order in which they may
+    /// continue: in a flow, packets of late stages come first. `is_in_line`: whether the calls of a packet's stage can run
+    /// in line. Flows that were set aside go on if their principal has lost packets.
     pub fn extract(
         &mut self,
         is_wanted: impl Fn(&Waiting) -> bool,

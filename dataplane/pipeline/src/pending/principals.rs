@@ -36,7 +36,7 @@ impl Principals {
         self.waiting.as_deref_mut()
     }
 
-    /// Ends the rest, because control or core has work that is charged.
+    /// Ends the rest: there is work that will be charged.
     pub fn end_rest(&mut self) {
         self.get_mut();
     }
@@ -124,8 +124,8 @@ mod tests {
         principals
     }
 
-    /// What happens in an iteration of the worker: a full batch, a packet for the kernel, packets for the own stack, and
-    /// a principal that works.
+    /// Events of an iteration: whether a batch was full, whether a packet is for the kernel, the number of packets for the
+    /// own stack, whether a principal used the processor, and the cycles of the iteration.
     #[derive(Clone, Copy, Debug, Default)]
     struct Step {
         full: bool,
@@ -166,7 +166,7 @@ mod tests {
             waiting.control.charge(Cycles(elapsed / 2));
             run += 1;
         }
-        // A principal without a share of its own beyond its limit is throttled for a while.
+        // Most of these times exceed the principal's limit, so it must wait.
         if works {
             let waiting = principals.get_mut().unwrap();
             waiting.scheduler.wake(ID, now);

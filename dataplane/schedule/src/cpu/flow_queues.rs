@@ -89,9 +89,9 @@ impl<T> CpuQueues<T> {
         (backlog.threshold, backlog.is_known) = (threshold, true);
     }
 
-    /// Takes the packets that `is_wanted` accepts out of the queues, also from their middle. `out` gets each with the
-    /// place of its stage in the order of stages and its arrival, those of a queue in their order. All others keep
-    /// their places. Queues that were set aside take turns again if their principal has lost packets.
+    /// Takes the packets that `is_wanted` accepts out of the queues, also from their middle. `out` gets each packet with
+    /// the order of its stage and the time of its arrival; packets of a queue come in the order of arrival. Other packets
+    /// keep their places. Queues that were set aside take turns again if their principal has lost packets.
     pub fn extract(
         &mut self,
         mut is_wanted: impl FnMut(PrincipalId, &T) -> bool,

@@ -105,11 +105,16 @@ impl Routed {
     /// Binds the instance. Its principal may be new.
     fn bind(&mut self, queue: Option<u16>) {
         self.world.set_principal(1, 1, 1 << 20);
+        self.bind_also(5, filter(), queue);
+    }
+
+    /// Binds the instance to packets of a filter, which principal 1 pays for.
+    fn bind_also(&mut self, number: u32, filter: CompiledExpression, queue: Option<u16>) {
         let (call, principal) = (CallLimits::DEFAULT_PAID_CALL, Some(PrincipalId(1)));
         self.world.change(PluginChange::Bind {
-            binding: BindingId(5),
+            binding: BindingId(number),
             gate: LATE_GATE,
-            filter: filter(),
+            filter,
             priority: 0,
             action: Action::Instance(InstanceId(5)),
             call_limits: CallLimits {
@@ -123,8 +128,11 @@ impl Routed {
     }
 
     fn unbind(&mut self) {
-        let (binding, filter) = (BindingId(5), filter());
-        self.world.change(PluginChange::Unbind { binding, gate: LATE_GATE, filter });
+        self.unbind_also(5, filter());
+    }
+
+    fn unbind_also(&mut self, number: u32, filter: CompiledExpression) {
+        self.world.change(PluginChange::Unbind { binding: BindingId(number), gate: LATE_GATE, filter });
     }
 
     /// Sets the rate of the port; `None` for no limit.
@@ -182,7 +190,11 @@ fn leaf(node: QueueId) -> ScheduleChange {
 
 /// Returns the filter of the binding.
 fn filter() -> CompiledExpression {
-    "dst 10.0.0.0/29".parse::<Filter>().unwrap().compile(|_| None).unwrap().into()
+    filter_of("dst 10.0.0.0/29")
+}
+
+fn filter_of(text: &str) -> CompiledExpression {
+    text.parse::<Filter>().unwrap().compile(|_| None).unwrap().into()
 }
 
 #[test]
@@ -234,6 +246,24 @@ fn packets_that_are_not_pulled_pass_when_the_rate_or_the_queue_goes() {
             assert_eq!(routed.out.take_transmitted().len() as u64, 100 - routed.dropped());
         }
     }
+}
+
+/// All its flows wait for the port, so their principal has no work meanwhile.
+#[test]
+fn flows_go_on_when_another_binding_of_their_principal_ends() {
+    let mut routed = Routed::new(Some(1));
+    let other = || filter_of("dst 10.0.0.9/32");
+    routed.bind_also(6, other(), Some(1));
+    for number in 0..100 {
+        [1, 9].into_iter().for_each(|flow| routed.world.send(flow, number));
+    }
+    (0..5).for_each(|_| _ = routed.world.iterate());
+    assert!(routed.world.counts()[&1].waiting > 100, "{:?}", routed.world.counts());
+    routed.unbind_also(6, other());
+    routed.run();
+    let sent = routed.out.take_transmitted();
+    assert_eq!(sent.len() as u64, 200 - routed.dropped());
+    assert_eq!(sent.iter().filter(|frame| frame[33] == 1).count(), 100);
 }
 
 /// The leaf of a principal with a `link` pulls packets, whatever waits in the default leaf.
