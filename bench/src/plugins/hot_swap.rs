@@ -47,6 +47,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             version: 0,
             same_version: true,
             history: None,
+            claim: Default::default(),
         };
         let answer = pipeline.begin_succession(id, successor);
         let start = Clock::now();

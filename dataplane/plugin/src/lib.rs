@@ -50,7 +50,7 @@ pub use execution::paid_stages::{Intake, PaidStage, PaidStages};
 pub use execution::payers::{Paid, Payers};
 pub use execution::pulse::{Calling, Pulse};
 pub use execution::shadow::{Reported, ShadowReport};
-pub use execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
+pub use execution::succession::{Claim, Inheritance, Inherited, Successed, Succession, Successor};
 pub use execution::waiting::{
     Answer, AwaitedContext, End, Kept, PassedOn, Place, Released, Served, Taken, Ticket, Waiting,
 };

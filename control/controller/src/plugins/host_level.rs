@@ -124,7 +124,14 @@ impl HostLevel {
             return Ok(());
         };
         let (contexts, inheritance) = (vec![instance], Inheritance::Tried);
-        let successor = Successor { contexts, inheritance, version, same_version: same, history: None };
+        let successor = Successor {
+            contexts,
+            inheritance,
+            version,
+            same_version: same,
+            history: None,
+            claim: Default::default(),
+        };
         self.start()?.commands.send(HostCommand::Put(id, successor)).map_err(|_| gone())
     }
 

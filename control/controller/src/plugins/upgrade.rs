@@ -59,7 +59,14 @@ pub(crate) fn succeed_all(
         let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
         for (worker, contexts) in instances.into_iter().enumerate() {
             let (same_version, new) = (version == own_version, flow_state(&contexts));
-            let successor = Successor { contexts, inheritance, version, same_version, history: None };
+            let successor = Successor {
+                contexts,
+                inheritance,
+                version,
+                same_version,
+                history: None,
+                claim: Default::default(),
+            };
             match succeed(workers.get(worker), id, successor) {
                 Ok(Succession { contexts, inherited, history }) => {
                     let old = flow_state(&contexts);
@@ -86,12 +93,26 @@ fn flow_state(contexts: &[Box<dyn Instance>]) -> usize {
 }
 
 /// Replaces an instance at a worker. Returns the old copies, their faults and the outcome of the state hand-over.
+///
+/// # Errors
+/// The instance was not replaced. If the worker did not answer in time, the upgrade is called off there.
 fn succeed(
     worker: &mut WorkerHandle,
     id: InstanceId,
     successor: Successor,
 ) -> Result<Succession, ControlError> {
-    succession(worker.ask(|reply| PluginCommand::Replace(id, successor, reply))?)
+    let claim = successor.claim.clone();
+    let answer = worker.pose(|reply| PluginCommand::Replace(id, successor, reply))?;
+    match worker.finish(&answer) {
+        // The worker replaces the instance at this moment.
+        Err(_) if !claim.take() => succession(worker.finish(&answer)?),
+        Err(silent) => {
+            // The copies that come back end on a thread of their own, not at the worker.
+            std::thread::spawn(move || answer.recv().map(drop));
+            Err(silent)
+        }
+        Ok(answer) => succession(answer),
+    }
 }
 
 /// Returns the result of an upgrade, from the answer of a worker.
@@ -111,8 +132,16 @@ pub(super) fn succession(answer: Option<Succession>) -> Result<Succession, Contr
 fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
     for Replaced { worker, id, contexts, history } in replaced {
         let (inheritance, history) = (Inheritance::Renounced, Some(history));
-        let successor = Successor { contexts, inheritance, version: 0, same_version: false, history };
-        if let Err(problem) = succeed(workers.get(worker), id, successor) {
+        let successor = Successor {
+            contexts,
+            inheritance,
+            version: 0,
+            same_version: false,
+            history,
+            claim: Default::default(),
+        };
+        let restored = workers.get(worker).ask(|reply| PluginCommand::Replace(id, successor, reply));
+        if let Err(problem) = restored.and_then(succession) {
             tracing::error!("can't restore an instance after a failed upgrade: {problem}");
         }
     }
@@ -120,6 +149,9 @@ fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use millrace_pipeline::ReplyTo;
     use millrace_plugin_abi::{Message, Packets, Progress, Reply};
     use millrace_units::Instant;
 
@@ -138,6 +170,42 @@ mod tests {
         }
     }
 
+    fn successors(count: usize) -> Successors {
+        let instances = (0..count).map(|_| vec![Box::new(Idle) as Box<dyn Instance>]).collect();
+        Successors { id: InstanceId(0), name: "i".to_owned(), instances, maps: Default::default() }
+    }
+
+    fn replacement(command: millrace_pipeline::Command) -> (Successor, ReplyTo<Option<Succession>>) {
+        let millrace_pipeline::Command::Plugins(PluginCommand::Replace(_, successor, reply)) = command else {
+            panic!("no upgrade")
+        };
+        (successor, reply)
+    }
+
+    /// A worker that decides just before control gives up has replaced the instance; one that decides later may not.
+    #[test]
+    fn control_and_a_late_worker_agree_about_an_upgrade() {
+        for (patience, is_in_time) in [(Duration::from_millis(5200), false), (Duration::ZERO, true)] {
+            let (told, claimed) = std::sync::mpsc::channel();
+            let worker = answering(0, move |command| {
+                let (successor, reply) = replacement(command);
+                std::thread::sleep(patience);
+                let claim = successor.claim.take();
+                if claim {
+                    // The answer comes late, but it comes.
+                    std::thread::sleep(Duration::from_millis(5200));
+                }
+                let inherited = if claim { Ok(Inherited::Nothing) } else { Err("called off".to_owned()) };
+                let (contexts, history) = (successor.contexts, FaultHistory::default());
+                reply.send(Some(Succession { contexts, inherited, history })).unwrap();
+                told.send(claim).unwrap();
+            });
+            let mut workers = Workers::new(vec![worker], 1);
+            let result = succeed_all(&mut workers, vec![successors(1)], Inheritance::Required, (0, 0));
+            assert_eq!((result.is_ok(), claimed.recv()), (is_in_time, Ok(is_in_time)));
+        }
+    }
+
     /// The second worker refuses the successor, so the first one gets its old instance back, with its faults.
     #[test]
     fn failed_upgrade_gives_the_old_instance_its_faults_back() {
@@ -145,11 +213,7 @@ mod tests {
         let workers = (0..2).map(|number| {
             let told = told.clone();
             answering(number, move |command| {
-                let millrace_pipeline::Command::Plugins(PluginCommand::Replace(_, successor, reply)) =
-                    command
-                else {
-                    panic!("no upgrade")
-                };
+                let (successor, reply) = replacement(command);
                 told.send((number, successor.history.is_some())).unwrap();
                 let inherited = if number == 0 { Ok(Inherited::Nothing) } else { Err("full".to_owned()) };
                 let (contexts, history) = (successor.contexts, FaultHistory::default());
@@ -157,10 +221,7 @@ mod tests {
             })
         });
         let mut workers = Workers::new(workers.collect(), 1);
-        let instances = (0..2).map(|_| vec![Box::new(Idle) as Box<dyn Instance>]).collect();
-        let successors =
-            Successors { id: InstanceId(0), name: "i".to_owned(), instances, maps: Default::default() };
-        let result = succeed_all(&mut workers, vec![successors], Inheritance::Required, (0, 0));
+        let result = succeed_all(&mut workers, vec![successors(2)], Inheritance::Required, (0, 0));
         assert!(result.is_err_and(|error| error.to_string().contains("full")));
         assert_eq!(seen.try_iter().collect::<Vec<_>>(), [(0, false), (1, false), (0, true)]);
     }

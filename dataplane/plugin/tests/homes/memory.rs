@@ -131,6 +131,7 @@ fn memory_of_a_successor_counts_in_place_of_the_old_one() {
         version: 0,
         same_version: true,
         history: None,
+        claim: Default::default(),
     };
     let (told, result) = std::sync::mpsc::channel();
     let reply = Box::new(move |result| told.send(result).unwrap());

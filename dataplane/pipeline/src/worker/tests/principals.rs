@@ -260,6 +260,7 @@ impl World {
             version: 0,
             same_version: true,
             history: None,
+            claim: Default::default(),
         };
         let (reply, _) = sync_channel(1);
         self.tell(PluginCommand::Replace(InstanceId(number as u16), successor, reply));

@@ -65,6 +65,10 @@ impl Calls {
     /// Hands over the state of an instance that has no running call. Returns the result once it is known.
     fn hand_over(&mut self, upgrade: &mut Upgrade, now: Instant) -> Option<Result<Inherited, String>> {
         let Upgrade { instance, successor, hand_over, .. } = upgrade;
+        // A state that is being saved or restored is waited for: a process would lose it.
+        if !hand_over.has_begun() && successor.claim.is_taken() {
+            return Some(Err(called_off()));
+        }
         match self.instances.contexts_mut(*instance) {
             Some((old, news)) => hand_over.go_on(old, successor, now, news),
             None => Some(Ok(Inherited::Nothing)),
@@ -83,7 +87,9 @@ impl Calls {
             told(None);
             return key;
         };
-        let Successor { mut contexts, same_version, history: restored, .. } = successor;
+        let Successor { mut contexts, same_version, history: restored, claim, .. } = successor;
+        let inherited =
+            inherited.and_then(|result| if claim.take() { Ok(result) } else { Err(called_off()) });
         let history = FaultHistory(old.iter().map(|hosted| hosted.record).collect());
         if inherited.is_err() {
             // The old copies stay. If one failed while it saved its state, it restarts at once, without its
@@ -105,4 +111,10 @@ impl Calls {
         told(Some(Succession { contexts, inherited, history }));
         new.map_or(key, |new| new.key)
     }
+}
+
+/// Returns the reason that the old instance stays after control has waited for too long.
+fn called_off() -> String {
+    "the upgrade was called off: the instance did not end its call, or hand its state over, in time"
+        .to_owned()
 }

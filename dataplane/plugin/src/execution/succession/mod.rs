@@ -2,6 +2,9 @@
 
 mod hand_over;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use millrace_plugin_abi::Instance;
 
 use crate::execution::health::FaultHistory;
@@ -21,6 +24,26 @@ pub struct Successor {
     pub same_version: bool,
     /// Faults of an old instance that comes back after a failed upgrade; `None` for a new instance, which has none.
     pub history: Option<FaultHistory>,
+    /// Right to replace the old instance, or to call the upgrade off.
+    pub claim: Claim,
+}
+
+/// Right to decide whether an upgrade happens. The worker takes it when it replaces the instance; control, when it
+/// waits for the worker no longer. Only one of them gets it, so both know the same outcome.
+#[derive(Clone, Debug, Default)]
+pub struct Claim(Arc<AtomicBool>);
+
+impl Claim {
+    /// Takes the right. Returns whether nobody had taken it.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether somebody has taken the right.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// Whether an instance's state must, may or must not be handed over to its successor.

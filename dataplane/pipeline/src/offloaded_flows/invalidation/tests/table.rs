@@ -172,6 +172,7 @@ const PLUGINS: &[Row] = &[
                 version: 1,
                 same_version: true,
                 history: None,
+                claim: Default::default(),
             };
             PluginCommand::Replace(INSTANCE, successor, nobody()).into()
         },

@@ -85,7 +85,14 @@ impl Upgraded {
     fn begin(&mut self) -> std::sync::mpsc::Receiver<Option<Succession>> {
         let (reply, told) = sync_channel(1);
         let (contexts, inheritance) = (vec![self.instance(0)], Inheritance::Required);
-        let successor = Successor { contexts, inheritance, version: 0, same_version: true, history: None };
+        let successor = Successor {
+            contexts,
+            inheritance,
+            version: 0,
+            same_version: true,
+            history: None,
+            claim: Default::default(),
+        };
         self.world.tell(PluginCommand::Replace(InstanceId(1), successor, reply));
         told
     }

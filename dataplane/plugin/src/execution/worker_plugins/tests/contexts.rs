@@ -126,7 +126,17 @@ fn upgrade(
     inheritance: Inheritance,
 ) -> Receiver<Option<Succession>> {
     let contexts = (0..contexts).map(|_| -> Box<dyn Instance> { Box::new(make()) }).collect();
-    succeed(worker, Successor { contexts, inheritance, version: 1, same_version: true, history: None })
+    succeed(
+        worker,
+        Successor {
+            contexts,
+            inheritance,
+            version: 1,
+            same_version: true,
+            history: None,
+            claim: Default::default(),
+        },
+    )
 }
 
 #[test]
@@ -251,7 +261,14 @@ fn each_context_hands_its_state_over() {
     let inheritance = Inheritance::Required;
     let told = succeed(
         &mut worker,
-        Successor { contexts, inheritance, version: 1, same_version: true, history: None },
+        Successor {
+            contexts,
+            inheritance,
+            version: 1,
+            same_version: true,
+            history: None,
+            claim: Default::default(),
+        },
     );
     let succession = told.try_recv().unwrap().unwrap();
     assert!(succession.inherited.unwrap_err().contains("it takes none"));

@@ -273,6 +273,31 @@ fn contexts_hand_over_their_state_at_the_same_time() {
     assert_eq!(busy[1].load(Ordering::Relaxed), 4);
 }
 
+/// The old instance keeps its state, and gets the packets that have waited.
+#[test]
+fn upgrade_that_is_called_off_leaves_the_old_instance_as_it_was() {
+    let (mut worker, [path, _]) = world(3);
+    let new = successor(Deliberate::new(3), Inheritance::Required, true);
+    let claim = new.claim.clone();
+    let told = succeed(&mut worker, new);
+    released(&mut worker, at(1));
+    send_and_keep(&mut worker, &Pool::new(64).unwrap(), path, &[9], at(1));
+    assert!(claim.take());
+    let (millis, inherited, released) = finish(&mut worker, 2, &told);
+    assert!(inherited.unwrap_err().contains("called off"));
+    assert_eq!((millis, released, counts(&mut worker)), (4, vec![9], json!([4, 0, 0])));
+    // Called off before it begins, an upgrade asks for no state.
+    let new = successor(Deliberate::new(u32::MAX), Inheritance::Required, true);
+    assert!(new.claim.take());
+    let told = succeed(&mut worker, new);
+    assert!(told.try_recv().unwrap().unwrap().inherited.unwrap_err().contains("called off"));
+    // Once the worker has replaced the instance, nobody calls the upgrade off.
+    let new = successor(Deliberate::new(1), Inheritance::Renounced, true);
+    let claim = new.claim.clone();
+    assert!(succeed(&mut worker, new).try_recv().unwrap().unwrap().inherited.is_ok());
+    assert!(!claim.take());
+}
+
 #[test]
 fn instance_that_is_removed_during_its_hand_over_ends_the_upgrade() {
     let (mut worker, _) = world(10);

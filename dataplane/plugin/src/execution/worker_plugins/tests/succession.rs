@@ -66,7 +66,14 @@ pub(super) fn successor(
     inheritance: Inheritance,
     same_version: bool,
 ) -> Successor {
-    Successor { contexts: vec![Box::new(instance)], inheritance, version: 1, same_version, history: None }
+    Successor {
+        contexts: vec![Box::new(instance)],
+        inheritance,
+        version: 1,
+        same_version,
+        history: None,
+        claim: Default::default(),
+    }
 }
 
 /// Replaces instance 0; the channel receives the result.
@@ -448,6 +455,7 @@ fn counters_of_equal_names_continue_and_are_cleared_together() {
         version: 0,
         same_version: false,
         history: None,
+        claim: Default::default(),
     };
     drop(succeed(&mut worker, back));
     assert_eq!(counters(&worker), [("late", 3), ("early", 0)].into(), "nothing is counted twice");
@@ -464,7 +472,14 @@ fn replaced_and_restored(worker: &mut WorkerPlugins<ByPort>) -> [Health; 2] {
     let Succession { contexts, history, .. } = told.try_recv().unwrap().unwrap();
     assert_eq!(health(worker), Health::Well);
     let (inheritance, history) = (Inheritance::Renounced, Some(history));
-    let back = Successor { contexts, inheritance, version: 0, same_version: false, history };
+    let back = Successor {
+        contexts,
+        inheritance,
+        version: 0,
+        same_version: false,
+        history,
+        claim: Default::default(),
+    };
     drop(succeed(worker, back));
     [before, health(worker)]
 }

@@ -211,8 +211,14 @@ impl World {
             Step::Upgrade(contexts) => {
                 let contexts = (0..*contexts).map(|_| Erratic::boxed(&self.handled)).collect();
                 let inheritance = Inheritance::Tried;
-                let successor =
-                    Successor { contexts, inheritance, version: 0, same_version: true, history: None };
+                let successor = Successor {
+                    contexts,
+                    inheritance,
+                    version: 0,
+                    same_version: true,
+                    history: None,
+                    claim: Default::default(),
+                };
                 let told = self.expect_answer();
                 self.worker.succeed(InstanceId(0), successor, self.now, Box::new(move |_| told()));
             }
