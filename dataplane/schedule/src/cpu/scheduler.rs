@@ -189,15 +189,18 @@ impl CpuScheduler {
     /// Notes that a principal has work. An unknown principal is ignored.
     #[inline]
     pub fn wake(&mut self, id: PrincipalId, now: Instant) {
-        let PrincipalId(number) = id;
-        let Some(principal) = self.principal_mut(id).filter(|principal| principal.work_since.is_none())
-        else {
-            return;
-        };
+        if self.principal(id).is_some_and(|principal| principal.work_since.is_none()) {
+            self.begin_work(id, now);
+        }
+    }
+
+    /// Notes that a known principal without work has some.
+    fn begin_work(&mut self, id: PrincipalId, now: Instant) {
+        let Some(principal) = self.principal_mut(id) else { return };
         principal.work_since = Some(now);
         principal.account.periods += 1;
         if !principal.is_throttled {
-            self.enlist(number, now);
+            self.enlist(id.0, now);
         }
         self.is_quiet = false;
     }
@@ -205,12 +208,11 @@ impl CpuScheduler {
     /// Notes that a principal has no more work. An unknown principal is ignored.
     #[inline]
     pub fn sleep(&mut self, id: PrincipalId, now: Instant) {
-        let PrincipalId(number) = id;
         let Some(principal) = self.principal_mut(id) else { return };
         let Some(since) = principal.work_since.take() else { return };
         principal.account.backlogged += now.since(since);
         if !principal.is_throttled {
-            self.delist(number);
+            self.delist(id.0);
         }
         self.note_quiet();
     }
@@ -334,6 +336,7 @@ impl CpuScheduler {
         principal.is_throttled || others_compete && is_beyond()
     }
 
+    #[inline]
     fn principal(&self, PrincipalId(number): PrincipalId) -> Option<&Principal> {
         self.principals.find(number)?.as_ref()
     }

@@ -1,6 +1,7 @@
 //! Running process of an instance, as its worker sees it: sends requests, carries out host functions, and
 //! takes over results.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use millrace_plugin_abi::process::{Broken, Layout, MOST_READ, Record, answer, load, request, store};
@@ -161,11 +162,7 @@ impl Running {
     fn begin(&mut self, exchange: &mut Exchange, terms: &Terms) -> Result<bool, Fault> {
         let words = self.link.region.words();
         if exchange.service.is_news || self.exports.is_none() {
-            let mut bytes = [0; MOST_SERVICE_STATE as usize];
-            if let Some(bytes) = bytes.get_mut(..terms.layout.service) {
-                exchange.service.read(bytes);
-                store(words.get(terms.layout.service()..).unwrap_or_default(), bytes);
-            }
+            show_service_state(words, &terms.layout, exchange);
             exchange.service.is_news = false;
         }
         if self.exports.is_none() {
@@ -260,12 +257,30 @@ impl Running {
                 exchange.jobs.outcome = Some(if is_missing { Err(missing(step, terms)) } else { answer });
             }
         }
-        let mut bytes = [0; MOST_SERVICE_STATE as usize];
-        if let Some(bytes) = bytes.get_mut(..terms.layout.service).filter(|bytes| !bytes.is_empty()) {
-            load(words.get(terms.layout.service()..).unwrap_or_default(), bytes);
-            exchange.service.write(bytes);
+        if terms.layout.service > 0 {
+            take_service_state(words, &terms.layout, exchange);
         }
         Ok(())
+    }
+}
+
+/// Takes over the service state that the process has written.
+#[inline(never)]
+fn take_service_state(words: &[AtomicU64], layout: &Layout, exchange: &mut Exchange) {
+    let mut bytes = [0; MOST_SERVICE_STATE as usize];
+    if let Some(bytes) = bytes.get_mut(..layout.service) {
+        load(words.get(layout.service()..).unwrap_or_default(), bytes);
+        exchange.service.write(bytes);
+    }
+}
+
+/// Shows the service state to the process.
+#[inline(never)]
+fn show_service_state(words: &[AtomicU64], layout: &Layout, exchange: &mut Exchange) {
+    let mut bytes = [0; MOST_SERVICE_STATE as usize];
+    if let Some(bytes) = bytes.get_mut(..layout.service) {
+        exchange.service.read(bytes);
+        store(words.get(layout.service()..).unwrap_or_default(), bytes);
     }
 }
 
