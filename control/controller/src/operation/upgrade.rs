@@ -21,7 +21,7 @@ use crate::operation::kinds::{Acting, Action};
 use crate::operation::{Effect, Operation};
 use crate::plugins::Earlier;
 use crate::plugins::load::{admit, log, note_loaded, remember, take_back};
-use crate::plugins::upgrade::{Succeeded, handed_on, succeed_all};
+use crate::plugins::upgrade::{Late, Succeeded, handed_on, succeed_all};
 use crate::request::{NewPlugin, Upgrade};
 use crate::router::{Inner, Router};
 use crate::view::{ShadowView, UpgradeView};
@@ -361,14 +361,13 @@ fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
     sum
 }
 
-/// Gives all workers the version `old` of a plugin, since a worker that didn't answer still switches to the new one
-/// when it resumes. `versions` are the state versions of the old and the new one.
+/// Gives all workers the version `old` of a plugin, since a worker that didn't answer may have switched to the new one. `versions` are the state versions of the old and the new one.
 fn restore_version(inner: &mut Inner, old: &dyn Plugin, versions: (u32, u32)) -> Result<(), ControlError> {
     let successors = inner.model.plugins.successors(old, inner.workers.len())?;
     let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
     let versions = (versions.1, versions.0);
     // If the worker still doesn't answer, it nevertheless gets the old version at last.
-    if succeed_all(&mut inner.workers, successors, Inheritance::Tried, versions).is_ok() {
+    if succeed_all(&mut inner.workers, successors, (Inheritance::Tried, Late::CarryOut), versions).is_ok() {
         let registry = inner.model.plugins.instance_registry_mut();
         maps.into_iter().for_each(|(id, maps)| registry.note_maps(id, maps));
     }
@@ -410,7 +409,7 @@ impl Inner {
         let versions = (old.state_version(), plugin.state_version());
         let unloaded =
             self.offload.unload_other_variants((&*old, &**plugin), &self.model, &mut self.workers)?;
-        let all = match succeed_all(&mut self.workers, successors, inheritance, versions) {
+        let all = match succeed_all(&mut self.workers, successors, (inheritance, Late::CallOff), versions) {
             Ok(all) => all,
             Err(problem) => {
                 if matches!(problem, ControlError::Silent(_)) {

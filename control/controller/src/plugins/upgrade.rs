@@ -19,6 +19,15 @@ struct Replaced {
     history: FaultHistory,
 }
 
+/// What becomes of the replacement of an instance that a worker does not answer in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Late {
+    /// Control calls it off, unless the worker has begun: the old instance stays.
+    CallOff,
+    /// The worker carries it out when it resumes.
+    CarryOut,
+}
+
 /// Returns the version of the state that the old plugin's host companion saves, and whether the new plugin's
 /// companion has the same state version.
 pub(crate) fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
@@ -51,7 +60,7 @@ fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
 pub(crate) fn succeed_all(
     workers: &mut Workers,
     successors: Vec<Successors>,
-    inheritance: Inheritance,
+    (inheritance, late): (Inheritance, Late),
     (version, own_version): (u32, u32),
 ) -> Result<Vec<Succeeded>, ControlError> {
     let (mut replaced, mut all) = (Vec::new(), Vec::new());
@@ -67,7 +76,7 @@ pub(crate) fn succeed_all(
                 history: None,
                 claim: Default::default(),
             };
-            match succeed(workers.get(worker), id, successor) {
+            match succeed(workers.get(worker), id, successor, late) {
                 Ok(Succession { contexts, inherited, history }) => {
                     let old = flow_state(&contexts);
                     let is_lost = old > 0 && !(old == new && same_version);
@@ -95,12 +104,16 @@ fn flow_state(contexts: &[Box<dyn Instance>]) -> usize {
 /// Replaces an instance at a worker. Returns the old copies, their faults and the outcome of the state hand-over.
 ///
 /// # Errors
-/// The instance was not replaced. If the worker did not answer in time, the upgrade is called off there.
+/// The instance was not replaced; or, with [`ControlError::Silent`], the worker may have replaced it, or will.
 fn succeed(
     worker: &mut WorkerHandle,
     id: InstanceId,
     successor: Successor,
+    late: Late,
 ) -> Result<Succession, ControlError> {
+    if late == Late::CarryOut {
+        return succession(worker.ask(|reply| PluginCommand::Replace(id, successor, reply))?);
+    }
     let claim = successor.claim.clone();
     let answer = worker.pose(|reply| PluginCommand::Replace(id, successor, reply))?;
     match worker.finish(&answer) {
@@ -109,7 +122,7 @@ fn succeed(
         Err(silent) => {
             // The copies that come back end on a thread of their own, not at the worker.
             std::thread::spawn(move || answer.recv().map(drop));
-            Err(silent)
+            Err(ControlError::System(format!("{silent}: the upgrade is called off")))
         }
         Ok(answer) => succession(answer),
     }
@@ -140,8 +153,7 @@ fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
             history,
             claim: Default::default(),
         };
-        let restored = workers.get(worker).ask(|reply| PluginCommand::Replace(id, successor, reply));
-        if let Err(problem) = restored.and_then(succession) {
+        if let Err(problem) = succeed(workers.get(worker), id, successor, Late::CarryOut) {
             tracing::error!("can't restore an instance after a failed upgrade: {problem}");
         }
     }
@@ -201,7 +213,12 @@ mod tests {
                 told.send(claim).unwrap();
             });
             let mut workers = Workers::new(vec![worker], 1);
-            let result = succeed_all(&mut workers, vec![successors(1)], Inheritance::Required, (0, 0));
+            let result = succeed_all(
+                &mut workers,
+                vec![successors(1)],
+                (Inheritance::Required, Late::CallOff),
+                (0, 0),
+            );
             assert_eq!((result.is_ok(), claimed.recv()), (is_in_time, Ok(is_in_time)));
         }
     }
@@ -221,7 +238,8 @@ mod tests {
             })
         });
         let mut workers = Workers::new(workers.collect(), 1);
-        let result = succeed_all(&mut workers, vec![successors(2)], Inheritance::Required, (0, 0));
+        let result =
+            succeed_all(&mut workers, vec![successors(2)], (Inheritance::Required, Late::CallOff), (0, 0));
         assert!(result.is_err_and(|error| error.to_string().contains("full")));
         assert_eq!(seen.try_iter().collect::<Vec<_>>(), [(0, false), (1, false), (0, true)]);
     }

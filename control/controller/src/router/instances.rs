@@ -17,7 +17,7 @@ use crate::error::Steps;
 use crate::flows::placement::tell_placements;
 use crate::model::Model;
 use crate::model::placements::Owner;
-use crate::plugins::upgrade::{handed_on, succeed_all};
+use crate::plugins::upgrade::{Late, handed_on, succeed_all};
 use crate::workers::ask::Ask;
 
 impl Inner {
@@ -69,8 +69,12 @@ impl Inner {
             true => None,
             false => plugins.instance_registry().host_companion(&*plugin, &settings)?,
         };
-        let succeeded =
-            succeed_all(&mut self.workers, vec![successors], Inheritance::Tried, (version, version));
+        let succeeded = succeed_all(
+            &mut self.workers,
+            vec![successors],
+            (Inheritance::Tried, Late::CarryOut),
+            (version, version),
+        );
         // A worker that does not answer still switches to the new instance when it resumes. So the model gets
         // the new settings. The transaction sets the old ones again.
         if succeeded.as_ref().err().is_none_or(ControlError::is_failure) {

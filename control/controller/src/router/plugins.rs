@@ -11,7 +11,7 @@ use super::Router;
 use crate::ControlError;
 use crate::plugins::load::{Admitted, Loaded, Part, admit_new, admit_version};
 use crate::plugins::loader::Loader;
-use crate::plugins::upgrade::succeed_all;
+use crate::plugins::upgrade::{Late, succeed_all};
 use crate::request::NewPlugin;
 
 impl Router {
@@ -75,8 +75,8 @@ impl Router {
         let version = plugin.state_version();
         for one in successors {
             let (id, maps) = (one.id, one.maps.clone());
-            let inheritance = Inheritance::Indispensable;
-            match succeed_all(&mut inner.workers, vec![one], inheritance, (version, version)) {
+            let (inheritance, versions) = ((Inheritance::Indispensable, Late::CallOff), (version, version));
+            match succeed_all(&mut inner.workers, vec![one], inheritance, versions) {
                 Ok(_) => inner.model.plugins.instance_registry_mut().note_maps(id, maps),
                 Err(problem) => tracing::info!(
                     "plugin {name}: {problem}; the instance uses the {tier} code once it is created again"
