@@ -327,11 +327,16 @@ impl Handover {
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let nothing = self.peers.iter().flatten().all(|peer| peer.incoming.is_empty());
+        let nothing = !self.has_arrivals();
         if !nothing {
             self.wake_up();
         }
         nothing
+    }
+
+    /// Whether other workers have sent parcels.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.peers.iter().flatten().any(|peer| !peer.incoming.is_empty())
     }
 
     /// Announces that the worker is awake.

@@ -113,6 +113,10 @@ impl Port for Impair {
         self.inner.descriptor()
     }
 
+    fn has_arrivals(&self) -> Option<bool> {
+        self.inner.has_arrivals()
+    }
+
     fn next_event(&self) -> Option<Instant> {
         self.links().filter_map(Link::next_event).chain(self.inner.next_event()).min()
     }

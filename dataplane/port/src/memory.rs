@@ -197,6 +197,10 @@ impl Port for Memory {
         self.wire.borrow().queues.get(queue).map(|queue| queue.arrivals).unwrap_or_default()
     }
 
+    fn has_arrivals(&self) -> Option<bool> {
+        Some(self.wire.borrow().queues.iter().any(|queue| !queue.arriving.is_empty()))
+    }
+
     fn counters(&mut self) -> PortCounters {
         self.wire.borrow().counters.clone()
     }

@@ -78,6 +78,12 @@ pub trait Port {
         Arrivals::default()
     }
 
+    /// Whether frames wait in a receive queue; `None` if the port can't tell. Makes no system call, so callers may
+    /// use it several times in an iteration.
+    fn has_arrivals(&self) -> Option<bool> {
+        None
+    }
+
     /// Returns the number of frames of a receive queue that were lost before they were read. The call makes a
     /// system call, so don't use it for every batch.
     fn lost(&self, queue: usize) -> u64 {

@@ -96,6 +96,7 @@ fn every_frame_is_accounted_for() {
     let mut port = AfPacket::open(Options { ring_size: 256, ..options("near", 1500) }).unwrap();
     let (far, mut batch) = (Raw::open("far"), Batch::new());
     let (mut given, mut echoed) = (0, 0);
+    assert_eq!(port.has_arrivals(), Some(false));
     let mut serve = |port: &mut AfPacket| {
         port.receive(&pool, NOW, &mut batch);
         given += batch.len() as u64;
@@ -111,10 +112,12 @@ fn every_frame_is_accounted_for() {
             }
         }
     }
+    assert_eq!(port.has_arrivals(), Some(true));
     assert!(eventually(|| {
         serve(&mut port);
         port.counters().received == FRAMES
     }));
+    assert_eq!(port.has_arrivals(), Some(false));
     while far.receive().is_some() {
         echoed += 1;
     }

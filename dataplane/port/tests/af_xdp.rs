@@ -197,6 +197,7 @@ fn every_queue_is_read_and_announced() {
     let (mut port, _redirect) = open(&pool, Options { queues: vec![0, 1, 2, 3], ..options("near", 1500) });
     assert_eq!(port.sockets().map(|(queue, _)| queue).collect::<Vec<_>>(), [0, 1, 2, 3]);
     let far = Raw::open("far");
+    assert_eq!(port.has_arrivals(), Some(false));
     for number in 0..64 {
         let mut bytes = frame(number, 100);
         bytes[11] = number as u8;
@@ -208,11 +209,13 @@ fn every_queue_is_read_and_announced() {
         unsafe { libc::poll(&mut poll, 1, 1000) == 1 }
     };
     assert!(readable());
+    assert_eq!(port.has_arrivals(), Some(true));
     let mut batch = Batch::new();
     assert!(eventually(|| {
         port.receive(&pool, NOW, &mut batch);
         batch.len() == 64
     }));
+    assert_eq!(port.has_arrivals(), Some(false));
 }
 
 #[test]

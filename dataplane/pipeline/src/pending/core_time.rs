@@ -27,6 +27,8 @@ const MOST_OWED: u64 = 200;
 pub const CORE_BURST: u64 = 4;
 /// Greatest number of further batches that an overloaded worker takes per device and iteration.
 const BATCHES: u32 = 16;
+/// Time that principals get while no packets arrive, in quanta: what they send leaves with the next round.
+const MOST_UNDISTURBED: u64 = 2;
 /// Step from which principals of every weight are shed: the greatest weight is 1,000,000.
 const LAST_STEP: u32 = 21;
 
@@ -39,6 +41,29 @@ pub struct CoreCounts {
     pub shed: u64,
     /// Time during which core was overloaded, summed over workers.
     pub overloaded: Duration,
+}
+
+/// Time of principals between two rounds of core work. It ends when a receive ring needs service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Allowance {
+    /// Time that core has used beyond its share, in cycles.
+    owed: u64,
+    quantum: u64,
+    /// Whether packets have arrived in this iteration.
+    received: bool,
+}
+
+impl Allowance {
+    /// Returns the time, while packets wait in a receive ring (`Some(true)`), in none, or nobody knows (`None`): at least
+    /// a quantum, and as much as core owes.
+    pub fn until(&self, arrivals: Option<bool>) -> Cycles {
+        let quanta = match arrivals {
+            Some(true) => 1,
+            None if self.received => 1,
+            None | Some(false) => MOST_UNDISTURBED,
+        };
+        Cycles(self.owed.max(self.quantum.saturating_mul(quanta)))
+    }
 }
 
 /// Processor time of core at a worker.
@@ -141,12 +166,11 @@ impl CoreTime {
             || output.is_some_and(|device| is_over(CoreFunction::Output(device)))
     }
 
-    /// Returns the time that principals get after `used` cycles of core work: at least a quantum, or two if no
-    /// packets arrive, and as much as core has used beyond its share.
-    pub fn allowance(&self, used: u64, received: bool, settings: &CpuSchedulerSettings) -> Cycles {
+    /// Returns the time that principals get after `used` cycles of core work. `received`: whether packets have arrived in
+    /// this iteration.
+    pub fn allowance(&self, used: u64, received: bool, settings: &CpuSchedulerSettings) -> Allowance {
         let (share, Cycles(quantum)) = (share(settings), settings.quantum);
         let credit = self.credit - part(used, WHOLE - share);
-        let least = if received { quantum } else { quantum.saturating_mul(2) };
         let owed = credit.min(0).saturating_mul(-WHOLE).unsigned_abs() / share.unsigned_abs();
         let earns = if self.is_overloaded {
             0
@@ -154,7 +178,7 @@ impl CoreTime {
             ROUND * (WHOLE - share).unsigned_abs() / share.unsigned_abs()
         };
         let most = MOST_QUANTA.max(earns);
-        Cycles(owed.min(quantum.saturating_mul(most)).max(least))
+        Allowance { owed: owed.min(quantum.saturating_mul(most)), quantum, received }
     }
 
     /// Counts time that principals have used.
@@ -340,7 +364,7 @@ mod tests {
         while now < 1_000_000_000 {
             arrived = (arrived + load * (now / 1_000_000 + 1)).min(load * (now / 1_000_000 + 1));
             let work = (arrived.saturating_sub(used)).min(400_000);
-            let allowance = core.allowance(work + 500, work > 0, &settings).0;
+            let Cycles(allowance) = core.allowance(work + 500, work > 0, &settings).until(None);
             core.count_principals(Cycles(allowance));
             core.end(work + 500 + allowance, true, &settings);
             (now, used, longest) = (now + work + 500 + allowance, used + work, longest.max(allowance));
@@ -368,7 +392,7 @@ mod tests {
             core.count_output(DeviceId(0), used(times[2]));
             core.count_output(DeviceId(1), used(times[3]));
             let work = times.iter().sum();
-            let allowance = core.allowance(work, work > 0, &settings);
+            let allowance = core.allowance(work, work > 0, &settings).until(None);
             core.count_principals(allowance);
             core.end(work + allowance.0, true, &settings);
             allowance.0
@@ -412,9 +436,13 @@ mod tests {
         let settings = settings(500_000);
         let mut core = CoreTime::default();
         core.end(1_000_000_000, false, &settings);
-        assert_eq!(core.allowance(0, true, &settings), Cycles(QUANTUM));
+        let allowances = |core: &CoreTime| {
+            [Some(true), None, Some(false)].map(|arrivals| core.allowance(0, true, &settings).until(arrivals))
+        };
+        assert_eq!(allowances(&core), [1, 1, MOST_UNDISTURBED].map(|quanta| Cycles(QUANTUM * quanta)));
+        assert_eq!(core.allowance(0, false, &settings).until(None), Cycles(QUANTUM * 2));
         core.end(1_000_000_000, true, &settings);
-        assert_eq!(core.allowance(0, true, &settings), Cycles(QUANTUM * MOST_QUANTA));
+        assert_eq!(allowances(&core), [Cycles(QUANTUM * MOST_QUANTA); 3]);
     }
 
     #[test]

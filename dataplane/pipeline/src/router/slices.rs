@@ -11,6 +11,7 @@ use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 
 use crate::gates::Gates;
+use crate::pending::core_time::Allowance;
 use crate::pending::extracted::Extracted;
 use crate::pending::for_processor::ForProcessor;
 use crate::pending::known_principal::{Slice, StageCost};
@@ -51,16 +52,21 @@ impl CoreWork {
 }
 
 impl Router {
-    /// Gives the processor to principals with waiting packets, up to their allowance of this iteration.
-    /// Returns whether any principal ran.
+    /// Gives the processor to principals with waiting packets, up to their allowance of this iteration. `arrivals`: whether
+    /// frames wait in receive rings; `None` if not all devices can tell. Returns whether any principal ran.
     #[inline]
-    pub(crate) fn run_principals(&mut self, core: &mut CoreWork, now: Instant) -> bool {
+    pub(crate) fn run_principals(
+        &mut self,
+        core: &mut CoreWork,
+        arrivals: &dyn Fn() -> Option<bool>,
+        now: Instant,
+    ) -> bool {
         if !self.pending.for_processor.exist() {
             return false;
         }
         let is_idle = self.pending.for_processor.active().is_none_or(|waiting| waiting.is_idle(now));
         core.is_alone = is_idle && !Paid::of(self.gates.plugins()).wants_processor();
-        !core.is_alone && Slices::of(self).run(*core, now)
+        !core.is_alone && Slices::of(self).run(*core, arrivals, now)
     }
 }
 
@@ -99,7 +105,7 @@ impl<'a> Slices<'a> {
     }
 
     #[inline(never)]
-    fn run(&mut self, core: CoreWork, now: Instant) -> bool {
+    fn run(&mut self, core: CoreWork, arrivals: &dyn Fn() -> Option<bool>, now: Instant) -> bool {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return false };
         self.queue_for_processor(&mut waiting, now);
         self.look_aside(&mut waiting, now);
@@ -110,11 +116,11 @@ impl<'a> Slices<'a> {
         let used = used.saturating_sub(in_line);
         let allowance = waiting.core.allowance(used, core.received, &settings);
         let (mut elapsed, mut ran, mut time) = (Cycles(0), false, now);
-        while elapsed < allowance
+        while let Some(left) = self.left(allowance, arrivals, elapsed)
             && let Some(payer) = waiting.scheduler.next(time)
         {
             let paying = Paid::of(self.router.gates.plugins()).blocker_of(payer).unwrap_or(payer);
-            let granted = settings.quantum.min(allowance - elapsed);
+            let granted = settings.quantum.min(left);
             let Ran { stage, packets, since: arrival } =
                 self.run_slice(&mut waiting, (paying, granted), time);
             let before = elapsed;
@@ -140,6 +146,20 @@ impl<'a> Slices<'a> {
         waiting.core.count_principals(elapsed + Cycles(in_line));
         self.router.pending.for_processor.put(waiting);
         ran
+    }
+
+    /// Returns the time that is left of an allowance after `elapsed`; `None` if a receive ring needs service, or the ring of
+    /// another worker.
+    fn left(
+        &self,
+        allowance: Allowance,
+        arrivals: &dyn Fn() -> Option<bool>,
+        elapsed: Cycles,
+    ) -> Option<Cycles> {
+        let of_workers = self.router.handover.as_ref().is_some_and(|handover| handover.has_arrivals());
+        let arrived = if of_workers { Some(true) } else { arrivals() };
+        let Cycles(left) = Cycles(allowance.until(arrived).0.saturating_sub(elapsed.0));
+        (left > 0).then_some(Cycles(left))
     }
 
     /// Charges the calls in line since the last time to the principals that pay. Holds back those that are ahead of

@@ -32,6 +32,19 @@ impl Devices {
         self.all.get(usize::from(id.0)).is_some_and(Option::is_some)
     }
 
+    /// Whether frames wait in a receive queue of some device; `None` if none is known to wait, and some device can't tell.
+    pub fn have_arrivals(&self) -> Option<bool> {
+        let mut told = Some(false);
+        for device in self.iter() {
+            match device.has_arrivals() {
+                Some(true) => return Some(true),
+                Some(false) => {}
+                None => told = None,
+            }
+        }
+        told
+    }
+
     /// Returns whether some device doesn't tell when it needs the worker: it has no descriptor, or frames that its
     /// driver has not taken yet.
     pub fn have_silent(&mut self) -> bool {

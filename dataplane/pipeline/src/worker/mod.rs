@@ -185,7 +185,8 @@ impl Worker {
         }
         self.run_control(now);
         let mut core = CoreWork { begun, received: received > 0, is_alone: false };
-        if self.router.run_principals(&mut core, now) {
+        let devices = &self.devices;
+        if self.router.run_principals(&mut core, &|| devices.have_arrivals(), now) {
             self.transmit_all(measures, now);
             self.hand_back();
         }

@@ -202,6 +202,10 @@ impl Port for AfPacket {
         self.transmitter.flush(self.sender.as_fd());
     }
 
+    fn has_arrivals(&self) -> Option<bool> {
+        Some(!self.backlog.is_empty() || self.ring.is_filled())
+    }
+
     fn counters(&mut self) -> PortCounters {
         // Each reading resets the kernel's counters.
         let fresh = socket_option::get::<libc::tpacket_stats>(

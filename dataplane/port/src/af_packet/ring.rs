@@ -120,6 +120,12 @@ impl ReceiveRing {
         unsafe { self.slot().cast::<AtomicU32>().as_ref() }
     }
 
+    /// Whether a frame has arrived that [`peek`](Self::peek) would return.
+    #[inline]
+    pub(super) fn is_filled(&self) -> bool {
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
     /// Returns the header of the next frame, if one has arrived. After [`release`](Self::release), `peek`
     /// returns the following frame.
     #[inline]

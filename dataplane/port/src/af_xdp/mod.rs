@@ -315,6 +315,12 @@ impl Port for AfXdp {
         self.queues.get(queue).map(|(_, _, receiver)| receiver.arrivals()).unwrap_or_default()
     }
 
+    fn has_arrivals(&self) -> Option<bool> {
+        // A busy-polled device delivers frames only during a system call.
+        let is_filled = || self.queues.iter().any(|(_, socket, _)| socket.receive.is_filled());
+        (!self.busy_poll).then(|| !self.backlog.is_empty() || is_filled())
+    }
+
     fn lost(&self, queue: usize) -> u64 {
         self.queues.get(queue).map_or(0, |(_, socket, _)| lost(&socket.statistics()))
     }

@@ -223,6 +223,12 @@ impl<T: Slot> ConsumerRing<T> {
         self.head.wrapping_sub(self.tail)
     }
 
+    /// Whether a filled slot was not taken yet.
+    #[inline]
+    pub(super) fn is_filled(&self) -> bool {
+        self.head != self.tail || self.memory.producer().load(Ordering::Acquire) != self.tail
+    }
+
     /// Takes the contents of the next slot. [`available`](Self::available) must have returned at least 1.
     #[inline]
     pub(super) fn take(&mut self) -> T {

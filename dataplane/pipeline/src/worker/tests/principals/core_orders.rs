@@ -88,6 +88,11 @@ impl Port for RingPort {
 
     fn flush(&mut self, _pool: &Pool, _now: Instant) {}
 
+    fn has_arrivals(&self) -> Option<bool> {
+        let ring = self.0.borrow();
+        Some(!ring.waiting.is_empty() || ring.interval > 0 && ring.next <= cycles().unwrap())
+    }
+
     fn counters(&mut self) -> PortCounters {
         PortCounters::default()
     }
@@ -240,5 +245,27 @@ fn core_first_and_core_with_a_share_keep_their_promises_under_the_same_traffic()
     let [first, share] = longest;
     let Cycles(quantum) = QUANTUM;
     assert!(first <= 3 * quantum && share > 4 * quantum, "{first} {share}");
+    contest.check();
+}
+
+/// While no packet arrives, principals run for two quanta; otherwise until the slice in which one arrives ends.
+#[test]
+fn principals_run_until_a_receive_ring_needs_service() {
+    let mut contest = Contest::new();
+    contest.world.set_core_within(FIRST, 0.5);
+    contest.iterate();
+    let mut time = |contest: &mut Contest, arrival: Option<u64>| {
+        let begun = cycles().unwrap();
+        let mut ring = contest.ring.borrow_mut();
+        (ring.interval, ring.next) = (arrival.map_or(0, |_| 1 << 40), begun + arrival.unwrap_or_default());
+        drop(ring);
+        contest.iterate();
+        contest.ring.borrow_mut().interval = 0;
+        (cycles().unwrap() - begun) / QUANTUM.0
+    };
+    assert_eq!(time(&mut contest, None), 2);
+    // The first burst arrives after the reception.
+    assert_eq!(time(&mut contest, Some(1000)), 1);
+    assert_eq!(time(&mut contest, Some(QUANTUM.0 * 3 / 2)), 2);
     contest.check();
 }
