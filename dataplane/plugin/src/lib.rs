@@ -40,7 +40,7 @@ pub use declaration::settings::without_router;
 pub use declaration::with_companion::WithCompanion;
 pub use execution::binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
 pub use execution::bindings::{Bindings, WorkerGate};
-pub use execution::calls::{CycleClock, Grant, Group, InLineCharge, Stop, Watch};
+pub use execution::calls::{CycleClock, DriverCharge, Grant, Group, InLineCharge, Stop, Watch};
 pub use execution::change::{PluginChange, Remains};
 pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;

@@ -5,8 +5,10 @@
 //! bindings, so offloaded packets count like packets at a worker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_plugin_abi::VariantMemory;
+use millrace_units::PrincipalId;
 
 use crate::path::Stage;
 
@@ -20,6 +22,8 @@ pub struct LoadedVariant {
     pub place: u16,
     /// Maximum number of instructions that the variant executes for a packet.
     pub instructions: u32,
+    /// Mean processor time for a packet.
+    pub time: Duration,
     /// Memory that the instance shares with the eBPF variant.
     pub memory: Arc<dyn VariantMemory>,
     /// Whether the XDP program may call the variant. If not, the packets that the instance handles stay at
@@ -39,6 +43,8 @@ pub struct OffloadSteps {
     pub(crate) variant_at: Option<u8>,
     /// Slot and number of instructions of the eBPF variant at `variant_at`.
     pub(crate) variant: (u16, u32),
+    /// Principal that pays for the eBPF variant, and the variant's time for a packet in nanoseconds.
+    pub(crate) paid: Option<(PrincipalId, u32)>,
     /// Index of the binding that drops all packets; `None` without one.
     pub(crate) drops_at: Option<u8>,
 }
@@ -73,6 +79,8 @@ pub enum OffloadRefusal {
     Copy,
     /// The path has more than [`MOST_OFFLOAD_STEPS`] bindings.
     Steps,
+    /// The principal that pays for the eBPF variant is ahead of its share, or beyond its limit.
+    Ahead,
     /// More than one step may drop packets: a token bucket, an eBPF variant, or a filter that drops.
     Policers,
 }

@@ -29,6 +29,7 @@ impl InstanceVariant {
         let variant = |loaded: &LoadedVariant| millrace_plugin::LoadedVariant {
             place: loaded.place(),
             instructions: loaded.instructions(),
+            time: loaded.time(),
             memory: Arc::new(Memory(loaded.memory().clone())),
             is_asked: self.is_asked,
         };

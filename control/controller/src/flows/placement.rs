@@ -312,6 +312,7 @@ fn path_refusal(refusal: OffloadRefusal) -> &'static str {
     match refusal {
         OffloadRefusal::Instance => "an instance without an eBPF variant handles its packets",
         OffloadRefusal::Placed => "an instance that is pinned to the workers handles its packets",
+        OffloadRefusal::Ahead => "the principal that pays for its plugin is ahead of its share",
         OffloadRefusal::Unwell => "an instance that is unhealthy or being replaced handles its packets",
         OffloadRefusal::Reject => "a filter rejects its packets with an ICMP error",
         OffloadRefusal::Queue => "a filter selects a queue for its packets",

@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_long, c_uint};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::null;
+use std::time::Duration;
 
 const BPF_MAP_DELETE_ELEM: c_uint = 3;
 const BPF_PROG_ATTACH: c_uint = 8;
@@ -265,6 +266,20 @@ pub(crate) fn run_live(
     };
     // SAFETY: the kernel only reads `data` and `context`, and both outlive the call.
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes).map(drop) }
+}
+
+/// Runs `program` `repeat` times on `data`, and returns the mean time of a run. The kernel does not carry out the verdicts.
+pub(crate) fn time_of_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result<Duration> {
+    let length = u32::try_from(data.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let mut attributes = TestRun {
+        prog_fd: fd_number(program),
+        data: Buffers { size_in: length, address_in: data.as_ptr() as u64, ..Buffers::default() },
+        repeat,
+        ..TestRun::default()
+    };
+    // SAFETY: the kernel only reads `data`, which outlives the call.
+    unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes)? };
+    Ok(Duration::from_nanos(attributes.duration.into()))
 }
 
 /// Runs `program` once on `data` and returns the verdict. The kernel does not carry out the verdict.

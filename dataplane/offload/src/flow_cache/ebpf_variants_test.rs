@@ -132,6 +132,8 @@ fn ebpf_variant_is_called_for_each_packet_and_counts_it_once() {
     let mut bench = Bench::new(16);
     let variant = load(&mut bench, &compiled(VARIANT)).unwrap();
     assert!(variant.instructions() > 20);
+    assert!(!variant.time().is_zero(), "a packet takes some nanoseconds");
+    assert_eq!(counted(&variant), [0; 3], "measuring the time counts nothing");
     let flow = OffloadedFlow { variant: Some(variant.place()), ..FLOW };
     let slots = [bench.begin(V4.0, V4.1), bench.begin(V6.0, V6.1)];
     slots.iter().for_each(|slot| bench.writer.renew(*slot, &flow, 1));

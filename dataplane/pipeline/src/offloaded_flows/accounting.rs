@@ -17,7 +17,7 @@ use crate::gate_tables::WorkerTable;
 /// Maximum number of entries whose packets one command accounts.
 const ACCOUNTED_AT_ONCE: u32 = 1024;
 /// Interval at which the packets of every entry are accounted.
-const INTERVAL: Duration = Duration::from_millis(250);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
 /// Time without offloaded packets after which an entry is removed.
 const IDLE: Duration = Duration::from_secs(15);
 
@@ -54,8 +54,8 @@ pub(crate) struct Accounting<'a> {
 }
 
 impl Accounting<'_> {
-    /// Accounts the offloaded packets of the next part of the entries. Removes an entry if it is idle, if its
-    /// flow has no record, or if its flow has too many upcalls.
+    /// Accounts the offloaded packets of the next part of the entries. Removes an entry if it is idle, if its flow has no
+    /// record or too many upcalls, or if the principal that pays for its eBPF variant is ahead of its share.
     pub fn keep(&mut self, now: Instant) {
         let offload = &mut *self.offload;
         if now < offload.sweep.due || offload.counts.flows == 0 {
@@ -70,6 +70,8 @@ impl Accounting<'_> {
             if !known || is_idle {
                 self.remove(slot);
                 self.offload.counts.idle += u64::from(known);
+            } else if self.plugins.is_ahead(&entry.plan.steps) {
+                self.remove(slot);
             } else if self.offload.is_better_up(slot, now) {
                 self.remove(slot);
                 self.offload.states.keep_up(entry.flow, entry.key, now);

@@ -4,6 +4,7 @@ pub(crate) mod control_work;
 pub(crate) mod core_functions;
 pub(crate) mod core_settings;
 pub(crate) mod core_time;
+pub(crate) mod driver_time;
 pub(crate) mod extracted;
 pub(crate) mod for_processor;
 pub(crate) mod from_plugins;
@@ -20,6 +21,7 @@ use millrace_packet::Packet;
 use millrace_units::Cycles;
 
 use crate::pending::core_functions::{CoreUse, Reception};
+use crate::pending::driver_time::DriverTime;
 use crate::pending::from_plugins::FromPlugins;
 use crate::pending::loads::PrincipalLoads;
 use crate::pending::principals::Principals;
@@ -44,6 +46,8 @@ pub(crate) struct Pending {
     pub from_plugins: FromPlugins,
     /// Packets that wait for their principal to get the processor.
     pub for_processor: Principals,
+    /// Time of eBPF variants that principals will be charged for.
+    pub driver: DriverTime,
     /// Work of the principals, for control.
     pub loads: Arc<PrincipalLoads>,
 }

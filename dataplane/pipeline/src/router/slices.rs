@@ -66,7 +66,8 @@ impl Router {
         }
         let is_idle = self.pending.for_processor.active().is_none_or(|waiting| waiting.is_idle(now));
         core.is_alone = is_idle && !Paid::of(self.gates.plugins()).wants_processor();
-        !core.is_alone && Slices::of(self).run(*core, arrivals, now)
+        let must_run = !core.is_alone || !self.pending.driver.is_empty();
+        must_run && Slices::of(self).run(*core, arrivals, now)
     }
 }
 
@@ -170,7 +171,20 @@ impl<'a> Slices<'a> {
             sum += charge.used;
             waiting.charge_in_line(charge, now)
         });
+        self.charge_in_driver(waiting, now);
         sum
+    }
+
+    /// Charges the time of eBPF variants to the principals that pay. Holds back those that are ahead of their share then.
+    fn charge_in_driver(&mut self, waiting: &mut ForProcessor, now: Instant) {
+        let Router { gates, pending, .. } = &mut *self.router;
+        let mut payers = Payers::of(gates.plugins_mut());
+        payers.take_in_driver().for_each(|charge| pending.driver.add(charge, now));
+        pending.driver.charge(waiting.scheduler.settings().frequency, now, |charge| {
+            if waiting.charge_in_line(charge, now) {
+                payers.hold_back(charge.payer);
+            }
+        });
     }
 
     /// Lets flows that were set aside go on.
@@ -351,6 +365,7 @@ impl<'a> Slices<'a> {
         waiting.remove(id);
         Payers::of(self.router.gates.plugins_mut()).forget(id);
         self.memory().forget(id);
+        self.router.pending.driver.forget(id);
         self.router.handover.as_mut().into_iter().for_each(|handover| handover.forget(id));
         self.continue_all(&mut waiting, packets, now);
         self.router.pending.for_processor.put(waiting);

@@ -2,7 +2,7 @@
 
 use millrace_units::{Instant, PrincipalId, QueueId};
 
-use crate::execution::calls::{Calls, CycleClock, Grant, InLine, InLineCharge};
+use crate::execution::calls::{Calls, CycleClock, DriverCharge, Grant, InLine, InLineCharge};
 use crate::execution::waiting::{PassedOn, Place, Served, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::principal_memory::PrincipalMemory;
@@ -88,6 +88,17 @@ impl<'a> Payers<'a> {
     /// on also before instances whose calls could run in line.
     pub fn settle_in_line(&mut self, settle: impl FnMut(InLineCharge) -> bool) {
         self.calls.in_line.settle(settle);
+    }
+
+    /// Takes the charges for eBPF variants.
+    pub fn take_in_driver(&mut self) -> impl Iterator<Item = DriverCharge> {
+        self.calls.in_line.take_in_driver()
+    }
+
+    /// Lets packets wait for a principal although their calls could run in line, until
+    /// [`keep_held_back`](Self::keep_held_back) ends that.
+    pub fn hold_back(&mut self, payer: PrincipalId) {
+        self.calls.in_line.hold_back(payer);
     }
 
     /// Ends that wait for the principals for which `still` returns `false`. Call this only when none of their packets

@@ -8,6 +8,7 @@
 
 mod cache;
 mod flows;
+mod paid;
 mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,8 @@ const FLOWS: u8 = 6;
 /// Devices: the flows arrive by the first two, and leave by the others.
 const DEVICES: u16 = 4;
 const PATIENCE: usize = 10_000;
+/// Time of the service's eBPF variant for a packet.
+const VARIANT: Duration = Duration::from_micros(15);
 
 /// Level of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,8 +247,13 @@ impl World {
 
     /// Sends a worker the commands that move the service to a level.
     fn tell_level(&mut self, worker: usize, from: At, to: At) {
-        let variant =
-            |is_asked| LoadedVariant { place: 0, instructions: 10, memory: Arc::new(NoMemory), is_asked };
+        let variant = |is_asked| LoadedVariant {
+            place: 0,
+            instructions: 10,
+            time: VARIANT,
+            memory: Arc::new(NoMemory),
+            is_asked,
+        };
         let set = |variant| OffloadCommand::SetVariant(INSTANCE, variant);
         let takes = |level| if let At::Host(takes) = level { takes } else { 0 };
         if to != At::Offload {

@@ -1,6 +1,11 @@
 //! Calls in line: their instances have a stated bound, so packets don't wait for the processor. The measured time is
 //! charged to the principal that pays, once for each group of packets. The time for the answers of other processes is
 //! charged in the same way.
+//!
+//! The eBPF variants of instances are such calls, too. The XDP program runs them, and the worker learns of their packets
+//! later.
+
+use std::time::Duration;
 
 use millrace_units::{Cycles, Instant, PrincipalId};
 
@@ -19,10 +24,23 @@ pub struct InLineCharge {
     pub packets: u64,
 }
 
+/// Time and packets of an eBPF variant, which the XDP program has run.
+#[derive(Clone, Copy, Debug)]
+pub struct DriverCharge {
+    /// Principal that pays.
+    pub payer: PrincipalId,
+    /// Time of the variant.
+    pub time: Duration,
+    /// Packets of the variant.
+    pub packets: u64,
+}
+
 /// Charges for calls in line that the CPU scheduler doesn't know yet, and principals whose calls it holds back.
 pub(crate) struct InLine {
     /// Charges in ascending order of the principals.
     charges: Vec<InLineCharge>,
+    /// Charges for eBPF variants.
+    in_driver: Vec<DriverCharge>,
     /// Time of all calls so far. Wraps around.
     total: u64,
     /// Principals whose packets wait although their calls could run in line, in ascending order.
@@ -31,7 +49,12 @@ pub(crate) struct InLine {
 
 impl Default for InLine {
     fn default() -> Self {
-        Self { charges: Vec::with_capacity(1 << 8), total: 0, held_back: Vec::with_capacity(1 << 8) }
+        Self {
+            charges: Vec::with_capacity(1 << 8),
+            in_driver: Vec::with_capacity(1 << 8),
+            total: 0,
+            held_back: Vec::with_capacity(1 << 8),
+        }
     }
 }
 
@@ -48,6 +71,29 @@ impl InLine {
         }
     }
 
+    /// Adds packets of an eBPF variant.
+    pub fn add_in_driver(&mut self, charge: DriverCharge) {
+        match self.in_driver.iter_mut().find(|known| known.payer == charge.payer) {
+            Some(known) => {
+                known.time += charge.time;
+                known.packets += charge.packets;
+            }
+            None => self.in_driver.push(charge),
+        }
+    }
+
+    /// Takes the charges for eBPF variants.
+    pub fn take_in_driver(&mut self) -> impl Iterator<Item = DriverCharge> {
+        self.in_driver.drain(..)
+    }
+
+    /// Holds a principal back.
+    pub fn hold_back(&mut self, payer: PrincipalId) {
+        if let Err(place) = self.held_back.binary_search(&payer) {
+            self.held_back.insert(place, payer);
+        }
+    }
+
     /// Returns the time of all calls so far, which wraps around.
     #[inline]
     pub fn total(&self) -> u64 {
@@ -57,18 +103,18 @@ impl InLine {
     /// Whether no principal has used time, and none is held back.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.charges.is_empty() && self.held_back.is_empty()
+        self.charges.is_empty() && self.in_driver.is_empty() && self.held_back.is_empty()
     }
 
     /// Settles the charge of each principal, and holds it back if `settle` returns `true`.
     pub fn settle(&mut self, mut settle: impl FnMut(InLineCharge) -> bool) {
-        for charge in self.charges.drain(..) {
-            if settle(charge)
-                && let Err(place) = self.held_back.binary_search(&charge.payer)
-            {
-                self.held_back.insert(place, charge.payer);
+        let mut charges = std::mem::take(&mut self.charges);
+        for charge in charges.drain(..) {
+            if settle(charge) {
+                self.hold_back(charge.payer);
             }
         }
+        self.charges = charges;
     }
 
     /// Ends the wait of the principals for which `still` is false.
@@ -77,7 +123,7 @@ impl InLine {
     }
 
     #[inline]
-    pub(super) fn holds_back(&self, payer: PrincipalId) -> bool {
+    pub fn holds_back(&self, payer: PrincipalId) -> bool {
         !self.held_back.is_empty() && self.held_back.binary_search(&payer).is_ok()
     }
 }

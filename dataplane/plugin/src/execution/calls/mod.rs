@@ -32,7 +32,7 @@ use crate::slab::Key;
 use decision::Ports;
 pub use group::{Group, Stop, Watch};
 pub(crate) use in_line::InLine;
-pub use in_line::InLineCharge;
+pub use in_line::{DriverCharge, InLineCharge};
 pub(crate) use meter::Meter;
 pub use meter::{CycleClock, Grant};
 pub(crate) use resume::Resumption;

@@ -1,9 +1,12 @@
 //! Offloaded flows: steps of their paths that the XDP program executes, and their accounting.
 
+use std::time::Duration;
+
 use millrace_plugin_abi::Position;
 use millrace_units::{Amount, PathId, QueueId};
 
 use super::WorkerPlugins;
+use crate::execution::calls::DriverCharge;
 use crate::execution::health::Health;
 use crate::execution::instances::ContextKey;
 use crate::offload_steps::{LoadedVariant, OffloadRefusal, OffloadStep, OffloadSteps};
@@ -26,6 +29,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
                     let loaded = self.callable_variant(key)?;
                     steps.add(stage, OffloadStep::Variant(loaded.instructions))?;
                     steps.variant = (loaded.place, loaded.instructions);
+                    let time = u32::try_from(loaded.time.as_nanos()).unwrap_or(u32::MAX);
+                    steps.paid = self.bindings.payer(stage).map(|payer| (payer, time));
+                    if self.is_ahead(&steps) {
+                        return Err(OffloadRefusal::Ahead);
+                    }
                 }
                 (_, Step::Instance(_) | Step::HandOver(_)) => return Err(OffloadRefusal::Instance),
                 (Position::Copy, _) => return Err(OffloadRefusal::Copy),
@@ -59,8 +67,18 @@ impl<T: BindingTable> WorkerPlugins<T> {
         if variant.is_asked { Ok(variant) } else { Err(OffloadRefusal::Placed) }
     }
 
+    /// Whether the principal that pays for the eBPF variant of these steps is ahead of its share, or beyond its limit.
+    pub fn is_ahead(&self, steps: &OffloadSteps) -> bool {
+        steps.paid.is_some_and(|(payer, _)| self.calls.in_line.holds_back(payer))
+    }
+
     /// Adds packets that the XDP program forwarded or dropped to the counts of the path's bindings.
     pub fn count_offloaded(&mut self, steps: &OffloadSteps, sent: Amount, dropped: Amount) {
+        if let Some((payer, time)) = steps.paid.filter(|_| self.calls.is_scheduled) {
+            let packets = sent.packets + dropped.packets;
+            let time = Duration::from_nanos(packets.saturating_mul(time.into()));
+            self.calls.in_line.add_in_driver(DriverCharge { payer, time, packets });
+        }
         let first_behind = steps.polices_at.or(steps.variant_at).map_or(u8::MAX, |at| at + 1);
         for (at, word) in (0..steps.count).zip(steps.bindings) {
             let Some(binding) = self.bindings.get_mut(Key::from_word(word)) else { continue };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use millrace_packet::{FlowKey, OffloadTotals, OffloadedFlow};
 use millrace_plugin::Policer;
-use millrace_units::PortId;
+use millrace_units::{Amount, PortId};
 
 use crate::offloaded_flows::WorkerFlowCache;
 
@@ -23,6 +23,7 @@ pub(super) enum Way {
 struct Entry {
     key: FlowKey,
     begun: Option<(u64, u64)>,
+    totals: OffloadTotals,
 }
 
 /// A worker's part: its published generation, and its entries by slot.
@@ -63,11 +64,12 @@ impl Offload {
         let done = done.get(&key.port).copied().unwrap_or_default();
         let earlier = last.iter().find(|(flow, _)| flow == key).map_or(0, |(_, number)| *number);
         for Part { published, entries } in parts {
-            for entry in entries.iter().flatten().filter(|entry| entry.key == *key) {
+            for entry in entries.iter_mut().flatten().filter(|entry| entry.key == *key) {
                 let is_used =
                     |(generation, mark): (u64, u64)| generation == *published && done >= mark.max(earlier);
                 if entry.begun.is_some_and(is_used) {
                     *sent += 1;
+                    entry.totals.sent += Amount { packets: 1, bytes: 60 };
                     return Way::Offloaded;
                 }
             }
@@ -137,7 +139,7 @@ impl WorkerFlowCache for Cache {
     fn insert(&mut self, key: &FlowKey, _flow: &OffloadedFlow) -> Option<u32> {
         self.with(|contents, worker| {
             let entries = &mut contents.parts[worker].entries;
-            entries.push(Some(Entry { key: *key, begun: None }));
+            entries.push(Some(Entry { key: *key, begun: None, totals: OffloadTotals::default() }));
             Some(entries.len() as u32 - 1)
         })
     }
@@ -151,12 +153,12 @@ impl WorkerFlowCache for Cache {
     }
 
     fn remove(&mut self, _key: &FlowKey, slot: u32) -> OffloadTotals {
-        self.with(|contents, worker| contents.parts[worker].entries[slot as usize] = None);
-        OffloadTotals::default()
+        let removed = self.with(|contents, worker| contents.parts[worker].entries[slot as usize].take());
+        removed.unwrap().totals
     }
 
-    fn totals(&self, _slot: u32) -> OffloadTotals {
-        OffloadTotals::default()
+    fn totals(&self, slot: u32) -> OffloadTotals {
+        self.with(|contents, worker| contents.parts[worker].entries[slot as usize].as_ref().unwrap().totals)
     }
 
     fn up(&self, port: PortId) -> u64 {

@@ -254,7 +254,7 @@ fn principals_run_until_a_receive_ring_needs_service() {
     let mut contest = Contest::new();
     contest.world.set_core_within(FIRST, 0.5);
     contest.iterate();
-    let mut time = |contest: &mut Contest, arrival: Option<u64>| {
+    let time = |contest: &mut Contest, arrival: Option<u64>| {
         let begun = cycles().unwrap();
         let mut ring = contest.ring.borrow_mut();
         (ring.interval, ring.next) = (arrival.map_or(0, |_| 1 << 40), begun + arrival.unwrap_or_default());

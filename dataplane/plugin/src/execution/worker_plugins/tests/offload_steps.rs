@@ -1,11 +1,12 @@
 //! Tests of offloaded paths: steps of the XDP program, and their accounting.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use millrace_units::Amount;
+use millrace_units::{Amount, PrincipalId};
 
 use super::*;
-use crate::{Action, OffloadRefusal, OffloadStep, Policer};
+use crate::{Action, DriverCharge, OffloadRefusal, OffloadStep, Payers, Policer};
 
 fn filter(worker: &mut WorkerPlugins<ByPort>, id: u32, gate: u8, action: Action) {
     let (filter, call_limits) = (80, crate::CallLimits::default());
@@ -90,6 +91,55 @@ fn offloaded_packets_are_counted_at_the_bindings() {
         (5, 500, 5, amount(0, 0))
     );
     assert_eq!(counts(&worker, 1).packets, 8, "nothing came behind the filter that drops");
+}
+
+#[test]
+fn packets_of_an_ebpf_variant_are_charged_to_the_principal_that_pays() {
+    let mut worker = worker();
+    Payers::of(&mut worker).schedule(|| Some(0));
+    add(&mut worker, 0);
+    let (memory, time) = (Arc::new(NoMemory), Duration::from_nanos(20));
+    let variant = crate::LoadedVariant { place: 3, instructions: 10, time, memory, is_asked: true };
+    worker.instances_mut().set_ebpf_variant(InstanceId(0), Some(variant));
+    let payer = PrincipalId(4);
+    let call_limits = crate::CallLimits { principal: Some(payer), ..crate::CallLimits::default() };
+    drop(worker.apply(PluginChange::Bind {
+        binding: BindingId(0),
+        gate: GateId(0),
+        filter: 80,
+        priority: 0,
+        action: Action::Instance(InstanceId(0)),
+        call_limits,
+    }));
+    let path = path_of(&mut worker, 80);
+    let steps = worker.offload_steps(path).unwrap();
+    assert_eq!(steps.variant(), Some(3));
+    let amount = |packets| Amount { packets, bytes: 60 * packets };
+    worker.count_offloaded(&steps, amount(7), amount(3));
+    worker.count_offloaded(&steps, amount(5), amount(0));
+    let charges: Vec<_> = Payers::of(&mut worker).take_in_driver().collect();
+    let [DriverCharge { payer: pays, time, packets }] = charges[..] else { panic!("{charges:?}") };
+    assert_eq!((pays, time, packets), (payer, Duration::from_nanos(300), 15));
+    // Ahead of its share, the principal keeps no flow at the offload.
+    Payers::of(&mut worker).hold_back(payer);
+    assert!(worker.is_ahead(&steps));
+    assert_eq!(worker.offload_steps(path), Err(OffloadRefusal::Ahead));
+}
+
+/// Memory of an eBPF variant without settings and counters.
+#[derive(Debug)]
+struct NoMemory;
+
+impl millrace_plugin_abi::VariantMemory for NoMemory {
+    fn id(&self) -> u64 {
+        1
+    }
+
+    fn configure(&self, _: &[u64]) {}
+
+    fn counted(&self, _: usize) -> u64 {
+        0
+    }
 }
 
 #[test]
