@@ -96,7 +96,7 @@ pub(crate) fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind
             millrace_plugin::OnFault::Drop => OnFault::Drop,
             millrace_plugin::OnFault::Bypass => OnFault::Bypass,
         },
-        principal: model.payer_name(&bound.call_limits).map(|name| name.as_str().into()),
+        principal: model.named_principal(&bound.call_limits).map(Into::into),
         budget: budget(call),
         packet_budget: packet.and_then(budget),
         queue: queue.is_some(),
