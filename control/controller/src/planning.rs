@@ -22,7 +22,7 @@ use crate::flows::placement::check_placements;
 use crate::model::own_routes::OwnRoutes;
 use crate::model::placements::Placements;
 use crate::model::ports::plan_ports;
-use crate::model::principals::PrincipalIds;
+use crate::model::principals::{Owners, PrincipalIds};
 use crate::model::schedulers::Schedulers;
 use crate::model::schedulers::links::{check_links, check_names, links, with_links};
 use crate::model::schedulers::tree::{Part, Unplanned};
@@ -271,7 +271,7 @@ fn pay_by_services(model: &mut Model) -> Result<(), ControlError> {
     model.principal_ids.add_services(&model.placements.services);
     // Bindings keep their order.
     model.plugins.set_transaction(true);
-    for id in model.wrongly_paid() {
+    for id in Owners(model).wrongly_paid() {
         for change in bind_again(model, id) {
             model.change_binding(&change)?;
         }

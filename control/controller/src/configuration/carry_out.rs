@@ -13,11 +13,12 @@ use serde_json::{Map, Value};
 use super::{Failed, Transaction, undone};
 use crate::background::detached;
 use crate::error::Steps;
-use crate::filters::bindings::bind_again;
+use crate::filters::bindings::{bind_again, bindings_of};
 use crate::filters::gates::Gates;
 use crate::filters::pinned;
 use crate::flows::placement::tell_placements;
 use crate::model::placements::{Placed, PlacedService};
+use crate::model::principals::Owners;
 use crate::model::running::gate_table;
 use crate::model::schedulers::changes::Leftovers;
 use crate::model::{Model, options, table_kind};
@@ -312,14 +313,16 @@ fn move_service(inner: &mut Inner, instance: &str, to: Option<Service>) -> Resul
     if let Some(worker) = worker.filter(|_| is_moved) {
         pinned::check_all(&inner.model, instance, worker)?;
     }
-    let principal = inner.model.principal_of_service(instance);
+    let principal = Owners(&inner.model).of_service(instance);
     set_service(inner, instance, to)?;
     inner.model.principal_ids.add_services(&inner.model.placements.services);
     let mut steps = Steps::default();
     steps.note(inner.tell_shares())?;
     let again: Vec<BindingId> = match is_moved {
-        true => inner.model.bindings_of(instance)?,
-        false if principal != inner.model.principal_of_service(instance) => inner.model.wrongly_paid(),
+        true => bindings_of(&inner.model, instance)?,
+        false if principal != Owners(&inner.model).of_service(instance) => {
+            Owners(&inner.model).wrongly_paid()
+        }
         false => Vec::new(),
     };
     let again: Vec<Change> = again.into_iter().flat_map(|id| bind_again(&inner.model, id)).collect();

@@ -25,13 +25,6 @@ impl Model {
         }
     }
 
-    /// Returns the bindings of an instance, the oldest first.
-    pub(crate) fn bindings_of(&self, instance: &str) -> Result<Vec<BindingId>, ControlError> {
-        let id = self.plugins.instance(instance)?;
-        let all = self.plugins.bindings_by_age();
-        Ok(all.filter(|(_, bound)| bound.action.instance() == Some(id)).map(|(id, _)| id).collect())
-    }
-
     /// Returns the filter with this action, match, gate and priority.
     pub(crate) fn find_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
         let (action, gate) = looked_up(self, filter)?;
@@ -59,6 +52,13 @@ impl Model {
             }
         }
     }
+}
+
+/// Returns the bindings of an instance, the oldest first.
+pub(crate) fn bindings_of(model: &Model, instance: &str) -> Result<Vec<BindingId>, ControlError> {
+    let id = model.plugins.instance(instance)?;
+    let all = model.plugins.bindings_by_age();
+    Ok(all.filter(|(_, bound)| bound.action.instance() == Some(id)).map(|(id, _)| id).collect())
 }
 
 /// Returns the changes that remove a binding, or a filter that gives a principal, and add it again.

@@ -125,7 +125,7 @@ impl Model {
         // An instance that passes packets on would take the others along.
         let in_line = bound.filter(|(budget, passes_on)| *budget <= CallLimits::MOST_IN_LINE && !passes_on);
         let in_line = in_line.map(|(budget, _)| budget);
-        match (named.filter(|name| *name != Principal::DEFAULT), self.principal_of_service(instance)) {
+        match (named.filter(|name| *name != Principal::DEFAULT), Owners(self).of_service(instance)) {
             (Some(name), _) => Ok(Payer { in_line, ..Owners(self).payer(name)? }),
             (None, Some(id)) => Ok(Payer { principal: Some(id), in_line, ..Payer::default() }),
             (None, None) if bound.is_some() => Ok(Payer { in_line, ..Payer::default() }),
@@ -133,42 +133,11 @@ impl Model {
         }
     }
 
-    /// Returns the principal of an instance's service; `None` without a promised load.
-    pub fn principal_of_service(&self, instance: &str) -> Option<PrincipalId> {
-        let placed = self.placements.service(instance).filter(|placed| placed.has_principal())?;
-        self.principal_ids.id(&Principal::of_service(&placed.instance))
-    }
-
-    /// Returns the bindings of instances for which another principal pays than should, because their services have
-    /// begun or ended.
-    pub fn wrongly_paid(&self) -> Vec<BindingId> {
-        let names = self.plugins.instance_names();
-        let payers: BTreeMap<InstanceId, Option<PrincipalId>> =
-            names.map(|(id, name, _)| (id, self.principal_of_service(name))).collect();
-        let is_wrong = |bound: &Bound| {
-            let (Some(instance), false) = (bound.action.instance(), bound.call_limits.names_principal())
-            else {
-                return false;
-            };
-            let paid = bound.call_limits.principal;
-            match payers.get(&instance).copied().flatten() {
-                Some(service) => paid != Some(service),
-                None => paid.is_some_and(|id| self.principal_ids.is_service(id)),
-            }
-        };
-        self.plugins.bindings_by_age().filter(|(_, bound)| is_wrong(bound)).map(|(id, _)| id).collect()
-    }
-
-    /// Returns the name of the principal that a binding or filter names.
-    pub fn named_principal(&self, call_limits: &CallLimits) -> Option<&str> {
-        self.schedulers.name(call_limits.link_queue).strip_prefix(Principal::QUEUE_PREFIX)
-    }
-
     /// Returns the name of the principal that a binding or filter names, or of the principal that pays for its
     /// calls.
     pub fn payer_name(&self, call_limits: &CallLimits) -> Option<String> {
         let payer = || call_limits.principal.map(|id| self.principal_ids.name(id));
-        self.named_principal(call_limits).or_else(payer).map(str::to_owned)
+        Owners(self).named(call_limits).or_else(payer).map(str::to_owned)
     }
 
     /// Whether a principal pays for bindings, or for the paths of filters.
@@ -201,6 +170,37 @@ fn bound_of(model: &Model, instance: &str) -> Option<(u32, bool)> {
 pub(crate) struct Owners<'m>(pub &'m Model);
 
 impl<'m> Owners<'m> {
+    /// Returns the principal of an instance's service; `None` without a promised load.
+    pub fn of_service(self, instance: &str) -> Option<PrincipalId> {
+        let placed = self.0.placements.service(instance).filter(|placed| placed.has_principal())?;
+        self.0.principal_ids.id(&Principal::of_service(&placed.instance))
+    }
+
+    /// Returns the bindings of instances for which another principal pays than should, because their services have
+    /// begun or ended.
+    pub fn wrongly_paid(self) -> Vec<BindingId> {
+        let names = self.0.plugins.instance_names();
+        let payers: BTreeMap<InstanceId, Option<PrincipalId>> =
+            names.map(|(id, name, _)| (id, self.of_service(name))).collect();
+        let is_wrong = |bound: &Bound| {
+            let (Some(instance), false) = (bound.action.instance(), bound.call_limits.names_principal())
+            else {
+                return false;
+            };
+            let paid = bound.call_limits.principal;
+            match payers.get(&instance).copied().flatten() {
+                Some(service) => paid != Some(service),
+                None => paid.is_some_and(|id| self.0.principal_ids.is_service(id)),
+            }
+        };
+        self.0.plugins.bindings_by_age().filter(|(_, bound)| is_wrong(bound)).map(|(id, _)| id).collect()
+    }
+
+    /// Returns the name of the principal that a binding or filter names.
+    pub fn named(self, call_limits: &CallLimits) -> Option<&'m str> {
+        self.0.schedulers.name(call_limits.link_queue).strip_prefix(Principal::QUEUE_PREFIX)
+    }
+
     /// Returns the id of the principal of this name. Users name no principal of a service.
     ///
     /// # Errors
@@ -384,16 +384,16 @@ mod tests {
                     [[instance]]\nplugin = \"null\"\nname = \"pinned\"\n[instance.service]\nworker = 0\n\
                     [[bind]]\ninstance = \"a\"\ngate = \"monitor\"\nfilter = \"*\"\n[[bind]]\ninstance = \"pinned\"\ngate = \"monitor\"\nfilter = \"proto udp\"\n";
         let mut model = Model::planned(&Config::parse(text, "f").unwrap()).unwrap();
-        let service = model.principal_of_service("a");
+        let service = Owners(&model).of_service("a");
         assert!(service.is_some_and(|id| model.principal_ids.is_service(id)));
-        assert_eq!(model.principal_of_service("pinned"), None);
+        assert_eq!(Owners(&model).of_service("pinned"), None);
         let payers: Vec<_> = model.plugins.binding_registry().paid_instances().map(|(_, id)| id).collect();
         assert_eq!(payers, service.into_iter().collect::<Vec<_>>());
-        assert!(model.wrongly_paid().is_empty());
+        assert!(Owners(&model).wrongly_paid().is_empty());
         assert!(Owners(&model).known_principal("service:a").is_err());
         assert!(Owners(&model).shown_principal("service:a").is_ok());
         model.placements.remove_service("a");
-        assert_eq!(model.wrongly_paid().len(), 1);
+        assert_eq!(Owners(&model).wrongly_paid().len(), 1);
         assert!(model.principal_ids.keep_services(&model.placements.services));
         assert_eq!(model.principal_ids.names().collect::<Vec<_>>(), ["default"]);
     }

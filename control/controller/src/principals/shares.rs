@@ -10,7 +10,7 @@ use millrace_units::{Cycles, PrincipalId, QueueId};
 use crate::ControlError;
 use crate::error::Steps;
 use crate::model::Model;
-use crate::model::principals::PrincipalIds;
+use crate::model::principals::{Owners, PrincipalIds};
 use crate::principals::rounds::Rounds;
 use crate::workers::Workers;
 use crate::workers::tsc;
@@ -244,7 +244,7 @@ fn principal_settings(
     };
     let services =
         model.placements.services.iter().filter_map(|placed| {
-            Some((model.principal_of_service(&placed.instance)?, None, placed.used.worker))
+            Some((Owners(model).of_service(&placed.instance)?, None, placed.used.worker))
         });
     let configured = model.principals.iter().filter_map(|one| {
         let reserved = one.reserved_cpu().map_or(0, |cpu| u64::from(cpu.ppm()));

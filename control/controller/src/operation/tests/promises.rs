@@ -7,6 +7,7 @@ use super::allowances::{lab, with_allowance};
 use super::*;
 use crate::admission::time::Whole;
 use crate::configuration::Apply;
+use crate::filters::bindings::bindings_of;
 use crate::workers::handle::silence::Silence;
 use crate::workers::tsc::frequency;
 
@@ -221,7 +222,7 @@ async fn check_services(router: &Router, context: &str) {
     assert_eq!(ids.collect::<Vec<_>>(), names.iter().collect::<Vec<_>>(), "{context}");
     for placed in of_services {
         let name = format!("service:{}", placed.instance);
-        let bindings = model.bindings_of(&placed.instance).unwrap().into_iter();
+        let bindings = bindings_of(model, &placed.instance).unwrap().into_iter();
         let limits: Vec<_> = bindings.map(|id| model.plugins.binding(id).unwrap().call_limits).collect();
         let unnamed = limits.iter().filter(|limits| !limits.names_principal());
         let payers: BTreeSet<_> = unnamed.map(|limits| model.payer_name(limits)).collect();

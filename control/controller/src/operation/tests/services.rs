@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::configuration::{Apply, RollBack};
+use crate::filters::bindings::bindings_of;
 use crate::workers::tsc::frequency;
 
 const OWN: fn() -> Principal = Principal::router;
@@ -39,7 +40,7 @@ async fn shares(router: &Router) -> Vec<(String, u32)> {
 /// Returns the principals that pay for the bindings of an instance, the oldest binding first.
 fn payers(router: &Router, instance: &str) -> Vec<Option<String>> {
     let inner = router.lock();
-    let bindings = inner.model.bindings_of(instance).unwrap().into_iter();
+    let bindings = bindings_of(&inner.model, instance).unwrap().into_iter();
     let limits = bindings.map(|id| inner.model.plugins.binding(id).unwrap().call_limits);
     limits.map(|limits| inner.model.payer_name(&limits)).collect()
 }
