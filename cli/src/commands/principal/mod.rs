@@ -119,7 +119,8 @@ fn built_in(promises: &Value, name: &str) -> Result<Value, Failure> {
             "principal {name:?} is built in and has no account now: {}",
             match name {
                 "default" => "no binding without a principal waits for the processor",
-                name if name.starts_with(OF_SERVICES) => "no binding of such a service is without a principal",
+                name if name.starts_with(OF_SERVICES) =>
+                    "no binding of such a service is without a principal",
                 _ => "workers keep accounts only with principals",
             }
         ))

@@ -314,9 +314,9 @@ fn move_service(inner: &mut Inner, instance: &str, to: Option<Service>) -> Resul
         pinned::check_all(&inner.model, instance, worker)?;
     }
     let principal = Owners(&inner.model).of_service(instance);
-    set_service(inner, instance, to)?;
-    inner.model.principal_ids.add_services(&inner.model.placements.services);
     let mut steps = Steps::default();
+    steps.note(set_service(inner, instance, to))?;
+    inner.model.principal_ids.add_services(&inner.model.placements.services);
     steps.note(inner.tell_shares())?;
     let again: Vec<BindingId> = match is_moved {
         true => bindings_of(&inner.model, instance)?,

@@ -69,6 +69,11 @@ impl PrincipalIds {
         }
     }
 
+    /// Returns the instances whose services have a principal, and its id.
+    pub fn services(&self) -> impl Iterator<Item = (&str, PrincipalId)> {
+        self.0.iter().filter_map(|(name, id)| Some((name.strip_prefix(Principal::SERVICE_PREFIX)?, *id)))
+    }
+
     /// Whether an id is that of a service.
     pub fn is_service(&self, id: PrincipalId) -> bool {
         self.0.iter().any(|(name, known)| *known == id && is_of_service(name))
@@ -208,8 +213,12 @@ impl<'m> Owners<'m> {
     pub fn known_principal(self, name: &str) -> Result<PrincipalId, ControlError> {
         let ids = &self.0.principal_ids;
         let names = ids.names().filter(|name| !is_of_service(name));
-        let known = ids.id(name).filter(|_| !is_of_service(name));
-        known.ok_or_else(|| ControlError::unknown("principal", name, names))
+        match ids.id(name) {
+            Some(_) if is_of_service(name) => Err(ControlError::conflict(format!(
+                "principal {name:?} is built in: it pays for the bindings of its instance that name no principal"
+            ))),
+            known => known.ok_or_else(|| ControlError::unknown("principal", name, names)),
+        }
     }
 
     /// Returns the id of the principal of this name, which may be that of a service.

@@ -242,10 +242,11 @@ fn principal_settings(
         _ if reserved == 0 => 0,
         _ => (reserved / workers).max(1),
     };
-    let services =
-        model.placements.services.iter().filter_map(|placed| {
-            Some((Owners(model).of_service(&placed.instance)?, None, placed.used.worker))
-        });
+    // A service that has lost its load pays until its bindings have another payer.
+    let services = model.principal_ids.services().map(|(instance, id)| {
+        let placed = model.placements.service(instance).filter(|placed| placed.has_principal());
+        (id, None, placed.map_or(0, |placed| placed.used.worker))
+    });
     let configured = model.principals.iter().filter_map(|one| {
         let reserved = one.reserved_cpu().map_or(0, |cpu| u64::from(cpu.ppm()));
         Some((model.principal_ids.id(&one.name)?, Some(one), reserved))

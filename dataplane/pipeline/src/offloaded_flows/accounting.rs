@@ -13,11 +13,10 @@ use super::entry::Entry;
 use super::{ENTRIES_PER_ITERATION, IDLE_WHEN_FULL, OffloadedFlows, SUSPENDED};
 use crate::accounts::RouteAccounts;
 use crate::gate_tables::WorkerTable;
+use crate::pending::driver_time::INTERVAL;
 
 /// Maximum number of entries whose packets one command accounts.
 const ACCOUNTED_AT_ONCE: u32 = 1024;
-/// Interval at which the packets of every entry are accounted.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
 /// Time without offloaded packets after which an entry is removed.
 const IDLE: Duration = Duration::from_secs(15);
 

@@ -44,7 +44,6 @@ mod uses;
 
 use std::time::Duration;
 
-pub(crate) use accounting::INTERVAL;
 pub use budget::{BUDGET, EBPF_VARIANT_CALL, EBPF_VARIANT_LIMIT, FORWARD, TOKEN_BUCKET};
 pub use cache::{OffloadPort, WorkerFlowCache};
 pub(crate) use invalidation::Invalidation;

@@ -27,8 +27,6 @@ const MOST_OWED: u64 = 200;
 pub const CORE_BURST: u64 = 4;
 /// Greatest number of further batches that an overloaded worker takes per device and iteration.
 const BATCHES: u32 = 16;
-/// Time that principals get while no packets arrive, in quanta: what they send leaves with the next round.
-const MOST_UNDISTURBED: u64 = 2;
 /// Step from which principals of every weight are shed: the greatest weight is 1,000,000.
 const LAST_STEP: u32 = 21;
 
@@ -54,13 +52,13 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// Returns the time, while packets wait in a receive ring (`Some(true)`), in none, or nobody knows (`None`): at least
-    /// a quantum, and as much as core owes.
+    /// Returns the time, while packets wait in a receive ring (`Some(true)`), in none, or nobody knows (`None`): a quantum, or
+    /// two if none wait or have arrived; and at least what core owes.
     pub fn until(&self, arrivals: Option<bool>) -> Cycles {
         let quanta = match arrivals {
             Some(true) => 1,
             None if self.received => 1,
-            None | Some(false) => MOST_UNDISTURBED,
+            None | Some(false) => 2,
         };
         Cycles(self.owed.max(self.quantum.saturating_mul(quanta)))
     }
@@ -177,8 +175,7 @@ impl CoreTime {
         } else {
             ROUND * (WHOLE - share).unsigned_abs() / share.unsigned_abs()
         };
-        let most = MOST_QUANTA.max(earns);
-        Allowance { owed: owed.min(quantum.saturating_mul(most)), quantum, received }
+        Allowance { owed: owed.min(quantum.saturating_mul(MOST_QUANTA.max(earns))), quantum, received }
     }
 
     /// Counts time that principals have used.
@@ -439,7 +436,7 @@ mod tests {
         let allowances = |core: &CoreTime| {
             [Some(true), None, Some(false)].map(|arrivals| core.allowance(0, true, &settings).until(arrivals))
         };
-        assert_eq!(allowances(&core), [1, 1, MOST_UNDISTURBED].map(|quanta| Cycles(QUANTUM * quanta)));
+        assert_eq!(allowances(&core), [1, 1, 2].map(|quanta| Cycles(QUANTUM * quanta)));
         assert_eq!(core.allowance(0, false, &settings).until(None), Cycles(QUANTUM * 2));
         core.end(1_000_000_000, true, &settings);
         assert_eq!(allowances(&core), [Cycles(QUANTUM * MOST_QUANTA); 3]);

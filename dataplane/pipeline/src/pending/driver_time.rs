@@ -1,14 +1,14 @@
 //! Time of eBPF variants, which principals pay for.
 //!
-//! The worker learns of offloaded packets once in [`INTERVAL`](crate::offloaded_flows::INTERVAL). It charges their time
-//! evenly over the next interval. So a principal that stays within its share is never far ahead of it.
+//! The worker learns of offloaded packets once in [`INTERVAL`]. It charges their time evenly over the next interval. So a principal that stays within its share is never far ahead of it.
 
 use std::time::Duration;
 
 use millrace_plugin::{DriverCharge, InLineCharge};
 use millrace_units::{Cycles, Instant, PrincipalId};
 
-use crate::offloaded_flows::INTERVAL;
+/// Interval at which the packets of every offloaded flow are accounted.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time that a principal still owes for eBPF variants.
 #[derive(Clone, Copy, Debug)]

@@ -69,7 +69,7 @@ async fn bindings_of_a_service_are_paid_by_its_principal_with_the_admitted_share
     let listed = router.execute(&own, ListPrincipals).await.unwrap();
     assert_eq!(listed.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["p"]);
     refused(&router, RemovePrincipal { name: "service:b".to_owned() }, "no principal").await;
-    refused(&router, bind("b", "proto icmp", Some("service:b")), "no principal").await;
+    refused(&router, bind("b", "proto icmp", Some("service:b")), "built in").await;
     refused(&router, AddPrincipal(read(json!({"name": "service:c"}))), "reserved for the router").await;
     let saved = router.running();
     assert!(!saved.to_text().unwrap().contains("service:"), "{}", saved.to_text().unwrap());

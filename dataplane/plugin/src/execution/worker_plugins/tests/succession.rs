@@ -66,14 +66,8 @@ pub(super) fn successor(
     inheritance: Inheritance,
     same_version: bool,
 ) -> Successor {
-    Successor {
-        contexts: vec![Box::new(instance)],
-        inheritance,
-        version: 1,
-        same_version,
-        history: None,
-        claim: Default::default(),
-    }
+    let (contexts, claim) = (vec![Box::new(instance) as Box<dyn Instance>], Default::default());
+    Successor { contexts, inheritance, version: 1, same_version, history: None, claim }
 }
 
 /// Replaces instance 0; the channel receives the result.
