@@ -22,7 +22,7 @@ pub struct LoadedVariant {
     pub place: u16,
     /// Maximum number of instructions that the variant executes for a packet.
     pub instructions: u32,
-    /// Mean processor time for a packet.
+    /// Processor time for a packet that a principal pays for; zero for none.
     pub time: Duration,
     /// Memory that the instance shares with the eBPF variant.
     pub memory: Arc<dyn VariantMemory>,

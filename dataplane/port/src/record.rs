@@ -71,6 +71,10 @@ impl<W: Write> Record<W> {
 }
 
 impl<W: Write> Port for Record<W> {
+    fn has_arrivals(&self) -> Option<bool> {
+        self.inner.has_arrivals()
+    }
+
     fn receive(&mut self, pool: &Pool, now: Instant, batch: &mut Batch) {
         let before = batch.len();
         self.inner.receive(pool, now, batch);

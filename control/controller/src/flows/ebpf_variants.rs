@@ -3,6 +3,7 @@
 //! workers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_config::ServiceLevel;
 use millrace_offload::{FlowCache, LoadedVariant, VariantMaps, VariantObject};
@@ -12,14 +13,32 @@ use millrace_units::InstanceId;
 
 use crate::model::Model;
 use crate::model::permits::excluded_for;
+use crate::model::placements::PlacedService;
 
 /// Loaded eBPF variant of an instance: one program for each worker, because each worker has its own copy of
 /// the instance.
 pub(super) struct InstanceVariant {
     /// Loaded programs in the order of workers, or the reason why loading failed.
     pub loaded: Result<Vec<LoadedVariant>, String>,
+    pub terms: Terms,
+}
+
+/// Terms of the use of a variant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Terms {
     /// Whether the XDP program may call the variant.
     pub is_asked: bool,
+    /// Whether a service was admitted at the offload: its packets cost no principal a share of the workers.
+    pub is_admitted: bool,
+}
+
+impl Terms {
+    /// Returns the terms for an instance.
+    pub fn of(model: &Model, instance: &str) -> Self {
+        let at_offload = |placed: &PlacedService| placed.level == ServiceLevel::Offload;
+        let is_admitted = model.placements.service(instance).is_some_and(at_offload);
+        Self { is_asked: why_not_asked(model, instance).is_none(), is_admitted }
+    }
 }
 
 impl InstanceVariant {
@@ -29,9 +48,9 @@ impl InstanceVariant {
         let variant = |loaded: &LoadedVariant| millrace_plugin::LoadedVariant {
             place: loaded.place(),
             instructions: loaded.instructions(),
-            time: loaded.time(),
+            time: if self.terms.is_admitted { Duration::ZERO } else { loaded.time() },
             memory: Arc::new(Memory(loaded.memory().clone())),
-            is_asked: self.is_asked,
+            is_asked: self.terms.is_asked,
         };
         let loaded = |worker| self.loaded.as_ref().ok().and_then(|loaded| loaded.get(worker));
         (0..workers).map(|worker| OffloadCommand::SetVariant(id, loaded(worker).map(variant))).collect()

@@ -7,7 +7,7 @@ use millrace_pipeline::{OffloadCommand, OffloadPort, Placement};
 use millrace_plugin_abi::Plugin;
 use millrace_units::{InstanceId, PortId};
 
-use super::ebpf_variants::{InstanceVariant, load, why_not_asked};
+use super::ebpf_variants::{InstanceVariant, Terms, load, why_not_asked};
 use super::flow_cache::WorkerCache;
 use crate::ControlError;
 use crate::model::Model;
@@ -128,7 +128,13 @@ impl Offload {
         if let Err(problem) = &loaded {
             tracing::warn!(instance = name, "the instance's packets are not offloaded: {problem}");
         }
-        let variant = InstanceVariant { loaded, is_asked: why_not_asked(model, &name).is_none() };
+        if loaded.iter().flatten().any(|one| one.time().is_zero()) {
+            tracing::warn!(
+                instance = name,
+                "the kernel can't measure its eBPF variant: its packets cost nobody time"
+            );
+        }
+        let variant = InstanceVariant { loaded, terms: Terms::of(model, &name) };
         let told = variant.told(id, workers.len());
         self.variants.insert(id, variant);
         workers.tell_each(told)
@@ -172,9 +178,9 @@ impl Offload {
     ) -> Result<(), ControlError> {
         workers.tell(|| OffloadCommand::Place(flows.to_vec()))?;
         for (id, variant) in &mut self.variants {
-            let is_asked = why_not_asked(model, model.plugins.instance_name(*id)).is_none();
-            if variant.is_asked != is_asked {
-                variant.is_asked = is_asked;
+            let terms = Terms::of(model, model.plugins.instance_name(*id));
+            if variant.terms != terms {
+                variant.terms = terms;
                 workers.tell_each(variant.told(*id, workers.len()))?;
             }
         }
@@ -193,7 +199,7 @@ impl Offload {
         }
         match self.variants.get(&id) {
             Some(InstanceVariant { loaded: Err(problem), .. }) => Some(problem.clone()),
-            Some(InstanceVariant { is_asked: false, .. }) => {
+            Some(InstanceVariant { terms: Terms { is_asked: false, .. }, .. }) => {
                 Some(why_not_asked(model, name).unwrap_or_else(|| "its placement changes".to_owned()))
             }
             Some(_) => None,

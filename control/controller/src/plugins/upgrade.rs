@@ -7,7 +7,7 @@ use millrace_units::InstanceId;
 
 use crate::ControlError;
 use crate::workers::Workers;
-use crate::workers::handle::WorkerHandle;
+use crate::workers::handle::{WorkerHandle, ended};
 
 /// Old instance that was replaced at a worker, kept so that a failed upgrade can restore it.
 struct Replaced {
@@ -117,8 +117,9 @@ fn succeed(
     let claim = successor.claim.clone();
     let answer = worker.pose(|reply| PluginCommand::Replace(id, successor, reply))?;
     match worker.finish(&answer) {
+        Err(_) if worker.has_ended() => Err(ended()),
         // The worker replaces the instance at this moment.
-        Err(_) if !claim.take() => succession(worker.finish(&answer)?),
+        Err(_) if !claim.take() => succession(worker.finish(&answer).or_else(|_| worker.finish(&answer))?),
         Err(silent) => {
             // The copies that come back end on a thread of their own, not at the worker.
             std::thread::spawn(move || answer.recv().map(drop));
@@ -197,7 +198,7 @@ mod tests {
     /// A worker that decides just before control gives up has replaced the instance; one that decides later may not.
     #[test]
     fn control_and_a_late_worker_agree_about_an_upgrade() {
-        for (patience, is_in_time) in [(Duration::from_millis(5200), false), (Duration::ZERO, true)] {
+        for (patience, is_in_time) in [(Duration::from_millis(6500), false), (Duration::ZERO, true)] {
             let (told, claimed) = std::sync::mpsc::channel();
             let worker = answering(0, move |command| {
                 let (successor, reply) = replacement(command);

@@ -10,7 +10,7 @@ use millrace_units::{Cycles, PrincipalId, QueueId};
 use crate::ControlError;
 use crate::error::Steps;
 use crate::model::Model;
-use crate::model::principals::{Owners, PrincipalIds};
+use crate::model::principals::PrincipalIds;
 use crate::principals::rounds::Rounds;
 use crate::workers::Workers;
 use crate::workers::tsc;

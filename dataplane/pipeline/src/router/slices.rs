@@ -11,6 +11,7 @@ use millrace_schedule::cpu::CpuStage;
 use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 
 use crate::gates::Gates;
+use crate::pending::Pending;
 use crate::pending::core_time::Allowance;
 use crate::pending::extracted::Extracted;
 use crate::pending::for_processor::ForProcessor;
@@ -66,7 +67,7 @@ impl Router {
         }
         let is_idle = self.pending.for_processor.active().is_none_or(|waiting| waiting.is_idle(now));
         core.is_alone = is_idle && !Paid::of(self.gates.plugins()).wants_processor();
-        let must_run = !core.is_alone || !self.pending.driver.is_empty();
+        let must_run = !core.is_alone || self.pending.driver.is_due(now);
         must_run && Slices::of(self).run(*core, arrivals, now)
     }
 }
@@ -108,6 +109,8 @@ impl<'a> Slices<'a> {
     #[inline(never)]
     fn run(&mut self, core: CoreWork, arrivals: &dyn Fn() -> Option<bool>, now: Instant) -> bool {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return false };
+        // Before others begin to compete: time that nobody else wanted is free.
+        self.charge_in_driver(&mut waiting, now);
         self.queue_for_processor(&mut waiting, now);
         self.look_aside(&mut waiting, now);
         let settings = *waiting.scheduler.settings();
@@ -149,18 +152,19 @@ impl<'a> Slices<'a> {
         ran
     }
 
-    /// Returns the time that is left of an allowance after `elapsed`; `None` if a receive ring needs service, or the ring of
-    /// another worker.
+    /// Returns the time that is left of an allowance after `elapsed`; `None` if none is left, because a receive ring needs
+    /// service, or the ring of another worker. Looks at the rings only when they decide.
     fn left(
         &self,
         allowance: Allowance,
         arrivals: &dyn Fn() -> Option<bool>,
         elapsed: Cycles,
     ) -> Option<Cycles> {
-        let of_workers = self.router.handover.as_ref().is_some_and(|handover| handover.has_arrivals());
-        let arrived = if of_workers { Some(true) } else { arrivals() };
-        let Cycles(left) = Cycles(allowance.until(arrived).0.saturating_sub(elapsed.0));
-        (left > 0).then_some(Cycles(left))
+        let of_workers = || self.router.handover.as_ref().is_some_and(|handover| handover.has_arrivals());
+        let arrived = || if of_workers() { Some(true) } else { arrivals() };
+        let least = allowance.until(Some(true));
+        let whole = if elapsed < least { least } else { allowance.until(arrived()) };
+        (elapsed < whole).then(|| whole - elapsed)
     }
 
     /// Charges the calls in line since the last time to the principals that pay. Holds back those that are ahead of
@@ -171,20 +175,26 @@ impl<'a> Slices<'a> {
             sum += charge.used;
             waiting.charge_in_line(charge, now)
         });
-        self.charge_in_driver(waiting, now);
         sum
     }
 
     /// Charges the time of eBPF variants to the principals that pay. Holds back those that are ahead of their share then.
     fn charge_in_driver(&mut self, waiting: &mut ForProcessor, now: Instant) {
         let Router { gates, pending, .. } = &mut *self.router;
-        let mut payers = Payers::of(gates.plugins_mut());
-        payers.take_in_driver().for_each(|charge| pending.driver.add(charge, now));
-        pending.driver.charge(waiting.scheduler.settings().frequency, now, |charge| {
-            if waiting.charge_in_line(charge, now) {
-                payers.hold_back(charge.payer);
-            }
-        });
+        let (mut payers, Pending { driver, loads, .. }) = (Payers::of(gates.plugins_mut()), pending);
+        if driver.is_due(now) {
+            let settings = *waiting.scheduler.settings();
+            driver.charge(&settings, now, |payer, used, end| {
+                waiting.scheduler.charge(payer, used, end);
+                loads.add_used(payer, used);
+            });
+            // The choice lets principals go on whose limit has let them wait meanwhile.
+            let _ = waiting.scheduler.next(now);
+            let ahead = driver.payers().filter(|payer| waiting.scheduler.is_ahead(*payer));
+            ahead.for_each(|payer| payers.hold_back(payer));
+            driver.forget_paid();
+        }
+        payers.take_in_driver().for_each(|charge| driver.add(charge, now));
     }
 
     /// Lets flows that were set aside go on.

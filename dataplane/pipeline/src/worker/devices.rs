@@ -33,9 +33,10 @@ impl Devices {
     }
 
     /// Whether frames wait in a receive queue of some device; `None` if none is known to wait, and some device can't tell.
-    pub fn have_arrivals(&self) -> Option<bool> {
+    /// `others`: further devices of the worker.
+    pub fn have_arrivals<'d>(&'d self, others: impl Iterator<Item = &'d dyn Port>) -> Option<bool> {
         let mut told = Some(false);
-        for device in self.iter() {
+        for device in self.iter().chain(others) {
             match device.has_arrivals() {
                 Some(true) => return Some(true),
                 Some(false) => {}

@@ -63,6 +63,11 @@ impl HostOutputs {
         self.all.iter_mut().map(|own| own.receive(router, work, now)).sum()
     }
 
+    /// Returns the devices.
+    pub fn devices(&self) -> impl Iterator<Item = &dyn Port> {
+        self.all.iter().map(|own| &*own.device)
+    }
+
     /// Returns the descriptors that become readable when the kernel sends packets.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.all.iter().filter_map(|own| own.device.descriptor())

@@ -185,8 +185,8 @@ impl Worker {
         }
         self.run_control(now);
         let mut core = CoreWork { begun, received: received > 0, is_alone: false };
-        let devices = &self.devices;
-        if self.router.run_principals(&mut core, &|| devices.have_arrivals(), now) {
+        let Self { devices, hosts, router, .. } = &mut *self;
+        if router.run_principals(&mut core, &|| devices.have_arrivals(hosts.devices()), now) {
             self.transmit_all(measures, now);
             self.hand_back();
         }

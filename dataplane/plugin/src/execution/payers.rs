@@ -114,7 +114,7 @@ impl<'a> Payers<'a> {
 
     /// Lets the calls that a removed principal has paid for continue without a payer, and forgets its earlier ones.
     pub fn forget(&mut self, payer: PrincipalId) {
-        self.calls.in_line.retain(|held_back| *held_back != payer);
+        self.calls.in_line.forget(payer);
         self.calls.ports.set_queue(payer, QueueId(0));
         self.calls.waiting.forget_payer(payer);
         self.calls.instances.forget_payer(payer);

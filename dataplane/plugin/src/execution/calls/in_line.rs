@@ -24,22 +24,20 @@ pub struct InLineCharge {
     pub packets: u64,
 }
 
-/// Time and packets of an eBPF variant, which the XDP program has run.
+/// Time of an eBPF variant, which the XDP program has run.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverCharge {
     /// Principal that pays.
     pub payer: PrincipalId,
     /// Time of the variant.
     pub time: Duration,
-    /// Packets of the variant.
-    pub packets: u64,
 }
 
 /// Charges for calls in line that the CPU scheduler doesn't know yet, and principals whose calls it holds back.
 pub(crate) struct InLine {
     /// Charges in ascending order of the principals.
     charges: Vec<InLineCharge>,
-    /// Charges for eBPF variants.
+    /// Charges for eBPF variants in ascending order of the principals.
     in_driver: Vec<DriverCharge>,
     /// Time of all calls so far. Wraps around.
     total: u64,
@@ -71,15 +69,20 @@ impl InLine {
         }
     }
 
-    /// Adds packets of an eBPF variant.
+    /// Adds time of an eBPF variant.
     pub fn add_in_driver(&mut self, charge: DriverCharge) {
-        match self.in_driver.iter_mut().find(|known| known.payer == charge.payer) {
-            Some(known) => {
-                known.time += charge.time;
-                known.packets += charge.packets;
+        match self.in_driver.binary_search_by_key(&charge.payer, |known| known.payer) {
+            Ok(place) => {
+                self.in_driver.get_mut(place).into_iter().for_each(|known| known.time += charge.time);
             }
-            None => self.in_driver.push(charge),
+            Err(place) => self.in_driver.insert(place, charge),
         }
+    }
+
+    /// Forgets the charges of a removed principal, and that it is held back.
+    pub fn forget(&mut self, payer: PrincipalId) {
+        self.in_driver.retain(|charge| charge.payer != payer);
+        self.held_back.retain(|held_back| *held_back != payer);
     }
 
     /// Takes the charges for eBPF variants.

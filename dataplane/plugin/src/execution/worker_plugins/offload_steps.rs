@@ -30,7 +30,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                     steps.add(stage, OffloadStep::Variant(loaded.instructions))?;
                     steps.variant = (loaded.place, loaded.instructions);
                     let time = u32::try_from(loaded.time.as_nanos()).unwrap_or(u32::MAX);
-                    steps.paid = self.bindings.payer(stage).map(|payer| (payer, time));
+                    let payer = self.bindings.payer(stage).filter(|_| time > 0);
+                    steps.paid = payer.map(|payer| (payer, time));
                     if self.is_ahead(&steps) {
                         return Err(OffloadRefusal::Ahead);
                     }
@@ -77,7 +78,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         if let Some((payer, time)) = steps.paid.filter(|_| self.calls.is_scheduled) {
             let packets = sent.packets + dropped.packets;
             let time = Duration::from_nanos(packets.saturating_mul(time.into()));
-            self.calls.in_line.add_in_driver(DriverCharge { payer, time, packets });
+            self.calls.in_line.add_in_driver(DriverCharge { payer, time });
         }
         let first_behind = steps.polices_at.or(steps.variant_at).map_or(u8::MAX, |at| at + 1);
         for (at, word) in (0..steps.count).zip(steps.bindings) {

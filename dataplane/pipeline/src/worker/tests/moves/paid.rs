@@ -66,6 +66,28 @@ fn principal_within_its_limit_pays_for_its_variant_and_keeps_it() {
     world.check();
 }
 
+/// A worker whose flows are all offloaded sleeps between the accounts, 250 ms.
+#[test]
+fn principal_within_its_limit_keeps_its_variant_while_the_worker_sleeps() {
+    let mut world = world(20);
+    offloaded(&mut world, 300);
+    for _ in 0..20 {
+        let before = world.offload.offloaded();
+        (0..2500).for_each(|_| world.send(0, 1));
+        assert_eq!(world.offload.offloaded() - before, 2500);
+        // The thread sleeps until the next event, and wakes up a little earlier.
+        let (worker, end) = (&mut world.members[0].worker, world.now + Duration::from_millis(250));
+        while world.now < end {
+            let now = world.now;
+            let due = worker.iterate(now, || now).next_event.map_or(end, |due| due.min(end));
+            let early = Instant::from_nanos(due.as_nanos() - 50_000);
+            worker.iterate(early.max(now), || early.max(now));
+            world.now = due.max(now + Duration::from_micros(10));
+        }
+    }
+    world.check();
+}
+
 #[test]
 fn flows_of_a_principal_beyond_its_limit_come_up_to_the_worker() {
     let mut world = world(5);
