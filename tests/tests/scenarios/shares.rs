@@ -170,34 +170,6 @@ fn principal_has_its_whole_share_at_the_worker_of_its_flow() {
 }
 
 #[test]
-fn service_without_a_principal_keeps_its_admitted_rate_beside_greedy_flows() {
-    let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
-    let line = Line::new();
-    let router = router(&line);
-    load_slow(&line, &router);
-    line.h1.run("ping -c 1 10.2.0.2");
-    // Each packet needs less than is admitted for it.
-    router.ask(&["instance", "create", "slow", "s", "--rate", "400", "--packet", "1500000"]);
-    let udp = |ports: &str| format!("proto udp dport {ports}");
-    for (instance, ports) in [("s", "9001"), ("slow-a", "9100-9115")] {
-        router.ask(&["bind", instance, "--gate", "process", "--filter", &udp(ports)]);
-    }
-    let start = |port: u16, rate| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), rate, 64);
-    let greedy: Vec<Flow> = (9100..9116).map(|port| start(port, 500)).collect();
-    let waits = || promises(&router).iter().any(|one| one["principal"] == "default" && one["waiting"] != 0);
-    eventually("the greedy flows are backlogged", PATIENCE, || waits().then_some(()));
-    let own = start(9001, 400);
-    own.go_on(Duration::from_secs(12));
-    let promise = promises(&router).into_iter().find(|one| one["principal"] == "service:s").unwrap();
-    assert!(promise["reserved"] == true && promise["windows"][1]["kept"] == true, "{promise}");
-    let report = own.finish();
-    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
-    let lost: u64 = greedy.into_iter().map(|flow| flow.finish().lost()).sum();
-    assert!(lost > 0, "the flows of `default` need more than the processor");
-    router.assert_conservation();
-}
-
-#[test]
 fn principals_and_their_bindings_are_part_of_the_configuration() {
     let Some(_ground) = Ground::enter(&["clang"]) else { return };
     let line = Line::new();

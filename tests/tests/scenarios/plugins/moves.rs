@@ -57,7 +57,7 @@ fn service_whose_load_grows_moves_to_the_offload_and_loses_no_packet() {
     let line = Line::new();
     let router = Millrace::start(&line.r, "--port r1 --port r2");
     line.h1.run("ping -c 1 10.2.0.2");
-    router.ask(&["instance", "create", "statistics", "s", "--rate", "10", "--packet", "100"]);
+    router.ask(&["instance", "create", "statistics", "s", "--rate", "10", "--packet", "100000"]);
     let instance = || router.row("instances", "name", "s");
     assert_eq!(instance()["level"], "worker", "ten packets a second are next to nothing");
     router.ask(&["bind", "s", "--gate", "monitor", "--filter", "proto udp dport 9000"]);

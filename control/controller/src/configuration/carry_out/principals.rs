@@ -2,10 +2,9 @@
 
 use millrace_config::{Change, Principal};
 
-use super::BINDINGS_TOGETHER;
+use super::{BINDINGS_TOGETHER, bind_again};
 use crate::ControlError;
 use crate::error::Steps;
-use crate::filters::bindings::bind_again;
 use crate::model::principals::Owners;
 use crate::principals::after;
 use crate::router::Inner;

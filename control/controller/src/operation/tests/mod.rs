@@ -3,7 +3,6 @@
 mod allowances;
 mod pinned;
 mod promises;
-mod services;
 mod silent;
 
 use std::collections::BTreeSet;
