@@ -42,9 +42,6 @@ const OWN_LIMIT: f64 = 6000.0;
 /// Promised maximum of the last figure where two switches alone take more than [`OWN_LIMIT`] would allow: ratio to
 /// their minimum.
 const OWN_RATIO: f64 = 1.5;
-/// Promised maximum of a call with one packet where the round trip of a packet's first bytes alone takes more than
-/// [`SINGLE_LIMIT`] would allow: ratio to its time.
-const SINGLE_RATIO: f64 = 2.0;
 /// Promised maximum: time from a crash to the next packet, in milliseconds.
 const RESTART_LIMIT: f64 = 50.0;
 /// First byte of a packet that crashes the plugin.
@@ -62,9 +59,7 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let mut results = Vec::new();
     if std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
         let plugin = in_processes(&object, on_processor(OTHER, || keeper(&options.binary))??)?;
-        let trip: Vec<f64> =
-            round_trip(&options.binary, Idle::Spin)?.into_iter().map(|(_, cycles)| cycles).collect();
-        results.extend(on_processor(WORKER, || elsewhere(&plugin, &trip))??);
+        results.extend(on_processor(WORKER, || elsewhere(&plugin))??);
     } else {
         (options.progress)("process: this machine has no second processor");
     }
@@ -170,9 +165,8 @@ impl Bench {
     }
 }
 
-/// Measures a process on another processor. `trip`: cycles of the round trip of a packet's first bytes between two
-/// processes that do nothing else.
-fn elsewhere(plugin: &ProcessPlugin, trip: &[f64]) -> Result<Vec<Measurement>, BenchError> {
+/// Measures a process on another processor.
+fn elsewhere(plugin: &ProcessPlugin) -> Result<Vec<Measurement>, BenchError> {
     let each: Vec<f64> = Bench::new(plugin, BATCH, std::hint::spin_loop)?.cycles()?;
     let each: Vec<f64> = each.into_iter().map(|cycles| cycles / BATCH as f64).collect();
     let mut one = Bench::new(plugin, 1, std::hint::spin_loop)?;
@@ -186,8 +180,7 @@ fn elsewhere(plugin: &ProcessPlugin, trip: &[f64]) -> Result<Vec<Measurement>, B
         )
         .promising(Bound::AtMost, PACKET_LIMIT),
         Measurement::median_of("process, one packet, another processor", &single, "cycles")
-            .beside_runs("two processes that only spin", trip)
-            .promising(Bound::AtMost, SINGLE_LIMIT.max(SINGLE_RATIO * median(trip))),
+            .promising(Bound::AtMost, SINGLE_LIMIT),
         Measurement::median_of("process, one packet, asleep on another processor", &woken, "us"),
         Measurement::median_of("process, restart after a crash", &restarts, "ms")
             .promising(Bound::AtMost, RESTART_LIMIT),
