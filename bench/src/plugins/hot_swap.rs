@@ -41,14 +41,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         let start = Clock::now();
         pipeline.forward(1);
         plain.push(start.elapsed().as_secs_f64() * 1e6);
-        let successor = Successor {
-            contexts: vec![instance],
-            inheritance: Inheritance::Required,
-            version: 0,
-            same_version: true,
-            history: None,
-            claim: Default::default(),
-        };
+        let successor = Successor::new(vec![instance], Inheritance::Required, 0, true);
         let answer = pipeline.begin_succession(id, successor);
         let start = Clock::now();
         pipeline.forward(1);

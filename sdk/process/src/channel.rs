@@ -11,9 +11,9 @@ use crate::system::Region;
 
 /// Time without a request after which the process sleeps. A wake-up takes about as long.
 const PATIENCE: Duration = Duration::from_micros(50);
-/// Number of looks at the ring between two looks at the clock. Then the process also yields, which takes as long as ten
-/// looks; a request meanwhile waits. If the worker has the same processor, the process looks once: while it looks, the
-/// worker can't write.
+/// Number of looks at the ring between two looks at the clock. Then the process also yields, and a request that arrives
+/// meanwhile waits. If the worker has the same processor, the process looks once: while it looks, the worker can't
+/// write.
 const LOOKS: usize = 128;
 
 /// Request of the worker.

@@ -361,7 +361,8 @@ fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
     sum
 }
 
-/// Gives all workers the version `old` of a plugin, since a worker that didn't answer may have switched to the new one. `versions` are the state versions of the old and the new one.
+/// Gives all workers the version `old` of a plugin, since a worker that didn't answer may have switched to the new one.
+/// `versions` are the state versions of the old and the new one.
 fn restore_version(inner: &mut Inner, old: &dyn Plugin, versions: (u32, u32)) -> Result<(), ControlError> {
     let successors = inner.model.plugins.successors(old, inner.workers.len())?;
     let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();

@@ -124,14 +124,7 @@ impl HostLevel {
             return Ok(());
         };
         let (contexts, inheritance) = (vec![instance], Inheritance::Tried);
-        let successor = Successor {
-            contexts,
-            inheritance,
-            version,
-            same_version: same,
-            history: None,
-            claim: Default::default(),
-        };
+        let successor = Successor::new(contexts, inheritance, version, same);
         self.start()?.commands.send(HostCommand::Put(id, successor)).map_err(|_| gone())
     }
 

@@ -37,14 +37,7 @@ impl LateReleases {
         let mut instances = successors.instances.into_iter();
         let answers = workers.ask_with_late(|_, reply| {
             let contexts = instances.next().unwrap_or_default();
-            let successor = Successor {
-                contexts,
-                inheritance,
-                version,
-                same_version: true,
-                history: None,
-                claim: Default::default(),
-            };
+            let successor = Successor::new(contexts, inheritance, version, true);
             PluginCommand::Replace(id, successor, reply)
         })?;
         let mut late = Vec::new();

@@ -19,7 +19,7 @@ struct Replaced {
     history: FaultHistory,
 }
 
-/// What becomes of the replacement of an instance that a worker does not answer in time.
+/// Treatment of an upgrade that a worker does not answer in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Late {
     /// Control calls it off, unless the worker has begun: the old instance stays.
@@ -68,14 +68,7 @@ pub(crate) fn succeed_all(
         let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
         for (worker, contexts) in instances.into_iter().enumerate() {
             let (same_version, new) = (version == own_version, flow_state(&contexts));
-            let successor = Successor {
-                contexts,
-                inheritance,
-                version,
-                same_version,
-                history: None,
-                claim: Default::default(),
-            };
+            let successor = Successor::new(contexts, inheritance, version, same_version);
             match succeed(workers.get(worker), id, successor, late) {
                 Ok(Succession { contexts, inherited, history }) => {
                     let old = flow_state(&contexts);
@@ -146,14 +139,7 @@ pub(super) fn succession(answer: Option<Succession>) -> Result<Succession, Contr
 fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
     for Replaced { worker, id, contexts, history } in replaced {
         let (inheritance, history) = (Inheritance::Renounced, Some(history));
-        let successor = Successor {
-            contexts,
-            inheritance,
-            version: 0,
-            same_version: false,
-            history,
-            claim: Default::default(),
-        };
+        let successor = Successor { history, ..Successor::new(contexts, inheritance, 0, false) };
         if let Err(problem) = succeed(workers.get(worker), id, successor, Late::CarryOut) {
             tracing::error!("can't restore an instance after a failed upgrade: {problem}");
         }
@@ -195,7 +181,7 @@ mod tests {
         (successor, reply)
     }
 
-    /// A worker that decides just before control gives up has replaced the instance; one that decides later may not.
+    /// The worker replaces the instance if it takes the right to decide before control gives up, and otherwise keeps it.
     #[test]
     fn control_and_a_late_worker_agree_about_an_upgrade() {
         for (patience, is_in_time) in [(Duration::from_millis(6500), false), (Duration::ZERO, true)] {

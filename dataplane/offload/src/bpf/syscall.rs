@@ -268,7 +268,8 @@ pub(crate) fn run_live(
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes).map(drop) }
 }
 
-/// Runs `program` `repeat` times on `data`, and returns the mean time of a run. The kernel does not carry out the verdicts.
+/// Runs `program` `repeat` times on `data`, and returns the mean time of a run. The kernel does not carry out the
+/// verdicts.
 pub(crate) fn time_of_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result<Duration> {
     let length = u32::try_from(data.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     let mut attributes = TestRun {

@@ -52,8 +52,8 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// Returns the time, while packets wait in a receive ring (`Some(true)`), in none, or nobody knows (`None`): a quantum, or
-    /// two if none wait or have arrived; and at least what core owes.
+    /// Returns the time: a quantum, or two if no packets wait in a receive ring; and at least what core owes. `arrivals`:
+    /// whether packets wait there; if nobody knows (`None`), those count that have arrived in this iteration.
     pub fn until(&self, arrivals: Option<bool>) -> Cycles {
         let quanta = match arrivals {
             Some(true) => 1,

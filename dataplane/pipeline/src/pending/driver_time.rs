@@ -1,8 +1,8 @@
 //! Time of eBPF variants, which principals pay for.
 //!
 //! The worker learns of offloaded packets once in [`INTERVAL`]. It charges their time evenly over the next interval,
-//! for each [`STEP`] on its own, in parts of a quantum at most: so a principal within its share or limit is never a quantum
-//! ahead of it, however long the worker slept.
+//! for each [`STEP`] on its own, in parts of a quantum at most: so a principal within its share or limit is never a
+//! quantum ahead of it, however long the worker slept.
 
 use std::time::Duration;
 
@@ -67,7 +67,8 @@ impl DriverTime {
         }
     }
 
-    /// Gives `charge` what each principal owes for each step until `now`, part by part, with the end of its part of the step.
+    /// Gives `charge` what each principal owes for each step until `now`, part by part, with the end of its part of the
+    /// step.
     pub fn charge(
         &mut self,
         settings: &CpuSchedulerSettings,

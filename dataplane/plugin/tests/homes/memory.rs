@@ -125,14 +125,7 @@ fn memory_of_a_successor_counts_in_place_of_the_old_one() {
     world.send(0, 5);
     assert_eq!(world.used(PAYER).plugin, begins + 5 * PAGE);
     let contexts = vec![world.instance(), world.instance(), world.instance()];
-    let successor = Successor {
-        contexts,
-        inheritance: Inheritance::Renounced,
-        version: 0,
-        same_version: true,
-        history: None,
-        claim: Default::default(),
-    };
+    let successor = Successor::new(contexts, Inheritance::Renounced, 0, true);
     let (told, result) = std::sync::mpsc::channel();
     let reply = Box::new(move |result| told.send(result).unwrap());
     world.worker.succeed(INSTANCE, successor, Instant::ZERO, reply);

@@ -262,14 +262,7 @@ impl World {
         if takes(from) != takes(to) {
             let contexts = vec![self.service(worker, takes(to))];
             let inheritance = Inheritance::Tried;
-            let successor = Successor {
-                contexts,
-                inheritance,
-                version: 0,
-                same_version: true,
-                history: None,
-                claim: Default::default(),
-            };
+            let successor = Successor::new(contexts, inheritance, 0, true);
             self.tell(worker, PluginCommand::Replace(INSTANCE, successor, sync_channel(1).0));
         }
         if to == At::Offload {

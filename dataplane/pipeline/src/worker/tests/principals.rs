@@ -254,14 +254,7 @@ impl World {
     fn upgrade(&mut self, number: u32) {
         let suspensions = if number == 3 { 2 } else { 0 };
         let instance = Slow { cycles: 2000, suspensions, left: 0, seen: self.seen.clone() };
-        let successor = Successor {
-            contexts: vec![Box::new(instance)],
-            inheritance: Inheritance::Tried,
-            version: 0,
-            same_version: true,
-            history: None,
-            claim: Default::default(),
-        };
+        let successor = Successor::new(vec![Box::new(instance)], Inheritance::Tried, 0, true);
         let (reply, _) = sync_channel(1);
         self.tell(PluginCommand::Replace(InstanceId(number as u16), successor, reply));
     }

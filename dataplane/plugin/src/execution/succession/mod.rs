@@ -28,6 +28,18 @@ pub struct Successor {
     pub claim: Claim,
 }
 
+impl Successor {
+    /// Creates a successor without faults. Nobody has decided yet whether it replaces the old instance.
+    pub fn new(
+        contexts: Vec<Box<dyn Instance>>,
+        inheritance: Inheritance,
+        version: u32,
+        same_version: bool,
+    ) -> Self {
+        Self { contexts, inheritance, version, same_version, history: None, claim: Claim::default() }
+    }
+}
+
 /// Right to decide whether an upgrade happens. The worker takes it when it replaces the instance; control, when it
 /// waits for the worker no longer. Only one of them gets it, so both know the same outcome.
 #[derive(Clone, Debug, Default)]

@@ -166,14 +166,7 @@ const PLUGINS: &[Row] = &[
         "replace an instance",
         |_| {
             let (instance, inheritance) = (Box::new(Pass), Inheritance::Renounced);
-            let successor = Successor {
-                contexts: vec![instance],
-                inheritance,
-                version: 1,
-                same_version: true,
-                history: None,
-                claim: Default::default(),
-            };
+            let successor = Successor::new(vec![instance], inheritance, 1, true);
             PluginCommand::Replace(INSTANCE, successor, nobody()).into()
         },
         BOTH,

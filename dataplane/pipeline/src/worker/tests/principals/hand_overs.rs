@@ -85,14 +85,7 @@ impl Upgraded {
     fn begin(&mut self) -> std::sync::mpsc::Receiver<Option<Succession>> {
         let (reply, told) = sync_channel(1);
         let (contexts, inheritance) = (vec![self.instance(0)], Inheritance::Required);
-        let successor = Successor {
-            contexts,
-            inheritance,
-            version: 0,
-            same_version: true,
-            history: None,
-            claim: Default::default(),
-        };
+        let successor = Successor::new(contexts, inheritance, 0, true);
         self.world.tell(PluginCommand::Replace(InstanceId(1), successor, reply));
         told
     }

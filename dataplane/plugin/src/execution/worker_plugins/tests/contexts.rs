@@ -126,17 +126,7 @@ fn upgrade(
     inheritance: Inheritance,
 ) -> Receiver<Option<Succession>> {
     let contexts = (0..contexts).map(|_| -> Box<dyn Instance> { Box::new(make()) }).collect();
-    succeed(
-        worker,
-        Successor {
-            contexts,
-            inheritance,
-            version: 1,
-            same_version: true,
-            history: None,
-            claim: Default::default(),
-        },
-    )
+    succeed(worker, Successor::new(contexts, inheritance, 1, true))
 }
 
 #[test]
@@ -259,17 +249,7 @@ fn each_context_hands_its_state_over() {
     });
     let contexts = mixed.collect();
     let inheritance = Inheritance::Required;
-    let told = succeed(
-        &mut worker,
-        Successor {
-            contexts,
-            inheritance,
-            version: 1,
-            same_version: true,
-            history: None,
-            claim: Default::default(),
-        },
-    );
+    let told = succeed(&mut worker, Successor::new(contexts, inheritance, 1, true));
     let succession = told.try_recv().unwrap().unwrap();
     assert!(succession.inherited.unwrap_err().contains("it takes none"));
     assert_eq!((succession.contexts.len(), read(&mut worker)), (3, before));

@@ -66,8 +66,7 @@ pub(super) fn successor(
     inheritance: Inheritance,
     same_version: bool,
 ) -> Successor {
-    let (contexts, claim) = (vec![Box::new(instance) as Box<dyn Instance>], Default::default());
-    Successor { contexts, inheritance, version: 1, same_version, history: None, claim }
+    Successor::new(vec![Box::new(instance)], inheritance, 1, same_version)
 }
 
 /// Replaces instance 0; the channel receives the result.
@@ -443,14 +442,7 @@ fn counters_of_equal_names_continue_and_are_cleared_together() {
     let counters = |worker: &WorkerPlugins<ByPort>| worker.instances().reports().next().unwrap().1.counters;
     // Counts that the successor had before the upgrade are left out.
     assert_eq!(counters(&worker), [("late", 3), ("odd", 0)].into());
-    let back = Successor {
-        contexts,
-        inheritance: Inheritance::Renounced,
-        version: 0,
-        same_version: false,
-        history: None,
-        claim: Default::default(),
-    };
+    let back = Successor::new(contexts, Inheritance::Renounced, 0, false);
     drop(succeed(&mut worker, back));
     assert_eq!(counters(&worker), [("late", 3), ("early", 0)].into(), "nothing is counted twice");
     worker.instances_mut().clear_counts();
@@ -466,14 +458,7 @@ fn replaced_and_restored(worker: &mut WorkerPlugins<ByPort>) -> [Health; 2] {
     let Succession { contexts, history, .. } = told.try_recv().unwrap().unwrap();
     assert_eq!(health(worker), Health::Well);
     let (inheritance, history) = (Inheritance::Renounced, Some(history));
-    let back = Successor {
-        contexts,
-        inheritance,
-        version: 0,
-        same_version: false,
-        history,
-        claim: Default::default(),
-    };
+    let back = Successor { history, ..Successor::new(contexts, inheritance, 0, false) };
     drop(succeed(worker, back));
     [before, health(worker)]
 }

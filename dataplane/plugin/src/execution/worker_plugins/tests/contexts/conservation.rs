@@ -211,14 +211,7 @@ impl World {
             Step::Upgrade(contexts) => {
                 let contexts = (0..*contexts).map(|_| Erratic::boxed(&self.handled)).collect();
                 let inheritance = Inheritance::Tried;
-                let successor = Successor {
-                    contexts,
-                    inheritance,
-                    version: 0,
-                    same_version: true,
-                    history: None,
-                    claim: Default::default(),
-                };
+                let successor = Successor::new(contexts, inheritance, 0, true);
                 let told = self.expect_answer();
                 self.worker.succeed(InstanceId(0), successor, self.now, Box::new(move |_| told()));
             }
