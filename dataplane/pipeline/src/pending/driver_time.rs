@@ -128,8 +128,8 @@ mod tests {
         DriverCharge { payer: PrincipalId(payer), time: Duration::from_micros(micros) }
     }
 
-    /// Charges until a time, in iterations of this length. Returns what each of three principals has paid so far, in
-    /// microseconds, and the most that one paid at once.
+    /// Charges until a time, in iterations of this length, in microseconds. Adds what each of three principals pays to
+    /// `paid`, in nanoseconds. Returns the most that one paid at once, in microseconds.
     fn pay(driver: &mut DriverTime, paid: &mut [u64; 3], from: u64, until: u64, iteration: u64) -> u64 {
         let mut most = 0;
         for micros in (from..=until).step_by(iteration as usize) {
