@@ -34,6 +34,16 @@ impl Taken {
         }
     }
 
+    /// Whether a router uses at most `percent` more memory than this.
+    pub fn has_memory(&self, router: &Millrace, percent: u64) -> bool {
+        Self::by(router).bytes <= self.with(percent)
+    }
+
+    /// Returns the memory, and `percent` more.
+    fn with(&self, percent: u64) -> u64 {
+        self.bytes * (100 + percent) / 100
+    }
+
     /// Checks that a router uses no more than these resources: no more descriptors, and at most `percent`
     /// more memory. Two more threads for files are allowed, because the router keeps threads that it once
     /// needed at the same time.
@@ -43,7 +53,7 @@ impl Taken {
     pub fn assert_kept(&self, router: &mut Millrace, percent: u64, what: &str) {
         let now = Self::by(router);
         println!("{what}: {self:?}, then {now:?}");
-        assert!(now.bytes <= self.bytes * (100 + percent) / 100, "{what}: {self:?}, then {now:?}");
+        assert!(now.bytes <= self.with(percent), "{what}: {self:?}, then {now:?}");
         assert!(now.descriptors <= self.descriptors, "{what}: {self:?}, then {now:?}");
         assert!(now.threads <= self.threads + 2, "{what}: {self:?}, then {now:?}");
         assert!(router.is_running() && !router.log().contains("panicked"), "{what}: {}", router.log());
