@@ -73,10 +73,15 @@ impl Batch {
     }
 
     /// Processes the batch to the end. On a slow machine any call may be suspended, and is then resumed.
-    fn processed(mut self, instance: &mut WasmInstance) -> Self {
-        let mut progress = instance.process(&mut self.packets(), Instant::from_nanos(7));
+    fn processed(self, instance: &mut WasmInstance) -> Self {
+        self.processed_as(false, instance)
+    }
+
+    /// Works as [`processed`](Self::processed), with the packets as copies of others if `copies` is true.
+    fn processed_as(mut self, copies: bool, instance: &mut WasmInstance) -> Self {
+        let mut progress = instance.process(&mut self.packets().as_copies(copies), Instant::from_nanos(7));
         while progress == Progress::Suspended {
-            progress = instance.resume(&mut self.packets(), Instant::from_nanos(8));
+            progress = instance.resume(&mut self.packets().as_copies(copies), Instant::from_nanos(8));
         }
         self
     }
@@ -202,8 +207,7 @@ fn plugin_sees_that_packets_are_copies() {
     let mut instance =
         begin(&for_each("(i32.store8 (local.get $window) (i32.load16_u offset=2 (local.get $at)))"));
     for copies in [false, true] {
-        let mut batch = Batch::equal(1, 60);
-        instance.process(&mut batch.packets().as_copies(copies), Instant::ZERO);
+        let batch = Batch::equal(1, 60).processed_as(copies, &mut instance);
         assert_eq!(u16::from(batch.packets[0].data()[0]), u16::from(copies) * packet_flags::COPY);
     }
 }
