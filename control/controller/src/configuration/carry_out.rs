@@ -92,7 +92,12 @@ impl Router {
 impl Transaction {
     /// Makes all of these changes, or none.
     pub(super) async fn make(&self, changes: &[Change]) -> Result<(), Failed> {
-        let stopped = self.make_until_refused(changes, Refused::IsError).await;
+        // Before the first change: a binding that ends and comes back lets packets pass its instance by meanwhile.
+        let checked = check_removals(&self.0.lock().model, changes);
+        let stopped = match checked {
+            Ok(()) => self.make_until_refused(changes, Refused::IsError).await,
+            Err(stopped) => Err(stopped),
+        };
         let Err(Stopped { made, step, error }) = stopped else {
             return Ok(());
         };
@@ -189,6 +194,26 @@ impl Transaction {
             other => self.0.lock().make_one(other),
         }
     }
+}
+
+/// Checks that no instance to be removed is in use by another one that stays as it is.
+fn check_removals(model: &Model, changes: &[Change]) -> Result<(), Stopped> {
+    let mut leaving = Vec::new();
+    for (step, change) in changes.iter().enumerate() {
+        match change {
+            Change::RemoveInstance(instance) => {
+                if model.plugins.instance(&instance.name).is_ok()
+                    && let Err(error) = model.plugins.instance_registry().check_unused(&instance.name, &leaving)
+                {
+                    return Err(Stopped { made: 0, step, error: error.into() });
+                }
+                leaving.push(&*instance.name);
+            }
+            Change::SetInstance { from, .. } => leaving.push(&*from.name),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Returns the changes at the start of the list that are made together: bindings, routes, or a single other

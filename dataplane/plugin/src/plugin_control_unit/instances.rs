@@ -206,8 +206,7 @@ impl InstanceRegistry {
     /// [`Unknown`](Error::Unknown), [`Taken`](Error::Taken) or [`Name`](Error::Name); [`InUse`](Error::InUse)
     /// while another instance reads its maps or names it in its settings.
     pub fn rename(&mut self, name: &str, to: &str) -> Result<(), Error> {
-        let (id, _) = self.named(name)?;
-        in_use("instance", name, &self.users(name)?)?;
+        let id = self.check_unused(name, &[])?;
         check_name("instance", to)?;
         if name != to && self.named(to).is_ok() {
             return Err(Error::Taken { kind: "instance", name: to.to_owned() });
@@ -242,10 +241,20 @@ impl InstanceRegistry {
         self.instances.insert(id, named);
     }
 
+    /// Returns the id of an instance that can be freed once the instances in `leaving` no longer refer to it.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps or names
+    /// it in its settings.
+    pub fn check_unused(&self, name: &str, leaving: &[&str]) -> Result<InstanceId, Error> {
+        let (id, _) = self.named(name)?;
+        in_use("instance", name, &self.users(name, leaving)?)?;
+        Ok(id)
+    }
+
     /// Removes an instance, and returns its id. Fails if another instance refers to it.
     pub(super) fn remove(&mut self, name: &str) -> Result<InstanceId, Error> {
-        let (id, _) = self.named(name)?;
-        in_use("instance", name, &self.users(name)?)?;
+        let id = self.check_unused(name, &[])?;
         self.instances.remove(&id);
         Ok(id)
     }
@@ -295,7 +304,8 @@ impl InstanceRegistry {
         plugin: &dyn Plugin,
     ) -> Result<Vec<Arc<SharedMap>>, Error> {
         for map in named.maps.iter().filter(|map| !plugin.maps().contains(map.shape())) {
-            in_use("map", &map.shape().name, &self.readers(&named.name, std::slice::from_ref(map)))?;
+            let readers = self.readers(&named.name, std::slice::from_ref(map), |_| true);
+            in_use("map", &map.shape().name, &readers)?;
         }
         let kept = |shape| named.maps.iter().find(|map| map.shape() == shape).cloned();
         let maps = plugin.maps().iter();
@@ -304,10 +314,12 @@ impl InstanceRegistry {
             .collect())
     }
 
-    /// Describes the instances that refer to an instance: they read its maps, or name it in their settings.
-    fn users(&self, name: &str) -> Result<Vec<String>, Error> {
-        let mut users = self.readers(name, self.maps(name)?);
-        let others = self.instances.values().filter(|named| named.name != name);
+    /// Describes the instances that refer to an instance, without those in `leaving`: they read its maps, or name it in
+    /// their settings.
+    fn users(&self, name: &str, leaving: &[&str]) -> Result<Vec<String>, Error> {
+        let stays = |named: &NamedInstance| !leaving.contains(&&*named.name);
+        let mut users = self.readers(name, self.maps(name)?, stays);
+        let others = self.instances.values().filter(|named| named.name != name && stays(named));
         users.extend(others.filter_map(|named| {
             let schema = named.plugin.settings_schema()?;
             let setting = names_instance(schema, &named.settings, name)?;
@@ -316,10 +328,16 @@ impl InstanceRegistry {
         Ok(users)
     }
 
-    /// Describes the instances other than `owner` that read any of the owner's maps.
-    fn readers(&self, owner: &str, maps: &[Arc<SharedMap>]) -> Vec<String> {
+    /// Describes the instances other than `owner` that read any of the owner's maps, and of which `counts` is true.
+    fn readers(
+        &self,
+        owner: &str,
+        maps: &[Arc<SharedMap>],
+        counts: impl Fn(&NamedInstance) -> bool,
+    ) -> Vec<String> {
         let reads = |named: &&NamedInstance| {
             named.name != owner
+                && counts(named)
                 && named.reads.iter().any(|read| maps.iter().any(|map| Arc::ptr_eq(read, map)))
         };
         let readers = self.instances.values().filter(reads);

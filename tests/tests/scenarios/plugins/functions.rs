@@ -242,7 +242,10 @@ fn plugin_writes_a_map_that_another_reads_on_any_worker() {
         // The map survives an upgrade. The router refuses an upgrade that would remove the map.
         router.ask(&["plugin", "upgrade", "learns", &second]);
         router.try_ask(&["plugin", "upgrade", "learns", &other]).assert_refused(1, &["sources", "\"b\""]);
+        let counted = || router.row("bindings", "instance", "l")["packets"].as_u64();
+        let before = counted();
         router.try_ask(&["instance", "free", "l"]).assert_refused(1, &["\"b\"", "reads its maps"]);
+        assert!(counted() > before, "the binding was removed and came back: {before:?} {:?}", counted());
         assert_eq!(arrives(), (false, false));
         seen.go_on(Duration::from_millis(50));
         let seen = seen.finish();

@@ -131,6 +131,9 @@ fn read_map_stays() {
         refused.contains("\"w\"") && refused.contains("instance \"r\", which reads its maps"),
         "{refused}"
     );
+    let check = |name, leaving: &[&str]| unit.instance_registry().check_unused(name, leaving);
+    assert_eq!(said(check("w", &["w", "other"]).unwrap_err()), refused);
+    assert!(check("w", &["r"]).is_ok() && check("r", &[]).is_ok());
     assert!(unit.instance_registry_mut().rename("w", "v").is_err());
     unit.free_instance("r").unwrap();
     unit.instance_registry_mut().rename("w", "v").unwrap();
