@@ -38,9 +38,8 @@ pub use scheduler::{PortAction, QueueAction, SchedulerAction};
 pub use seeing::{Capture, Drops, Lookup, Trace};
 pub use show::{Audit, Events, Noun, Rates, Show, Top};
 pub use token::TokenAction;
-pub use traffic::{
-    FilterAction, FlowAction, FlowOrder, FlowReservation, NeighbourAction, RouteAction, Watch,
-};
+pub use traffic::{ConnectionAction, FilterAction, FlowAction, FlowOrder};
+pub use traffic::{FlowReservation, NeighbourAction, RouteAction, Watch};
 
 use crate::output::Failure;
 use crate::usage::one_line;
@@ -289,11 +288,11 @@ While a revision is unconfirmed, only `save -` works.")]
     )]
     Queue(QueueAction),
     /// List, show and flush flows.
-    #[command(
-        subcommand,
-        after_help = "Examples:\n  millrace flow list --order rate --limit 10   # the 10 flows with the most packets per second\n  millrace flow show 'dst 10.2.0.2 proto tcp'\n  millrace flow flush 'src 10.1.0.2'\n\nA flow is all packets with the same addresses, protocol, ports and ingress port."
-    )]
+    #[command(subcommand, after_help = traffic::FLOW_EXAMPLES)]
     Flow(FlowAction),
+    /// List connections: both directions of flows.
+    #[command(subcommand, after_help = traffic::CONNECTION_EXAMPLES)]
+    Connection(ConnectionAction),
     /// Pin flows to a level: offload (XDP) or worker.
     #[command(after_help = "\
 Examples:

@@ -4,7 +4,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use millrace_connection::{ConnectionConfig, ConnectionRef, ConnectionTable, Packet, Timeouts, Transport};
+use millrace_connection::{
+    ConnectionConfig, ConnectionRef, ConnectionTable, Fragment, Packet, Timeouts, Transport,
+};
 use millrace_packet::FlowKey;
 use millrace_units::{Instant, PortId};
 
@@ -37,9 +39,18 @@ pub fn run(data: &[u8]) {
         }
         let (before, key) = (table.len(), key(&mut input));
         let count = input.byte().into();
-        let (octets, is_later_fragment) = (input.take(count), input.one_in(8));
+        let octets = input.take(count);
+        let fragment = match input.byte() % 16 {
+            0 => Fragment::First,
+            1 | 2 => Fragment::Later,
+            3 => {
+                table.begin_epoch();
+                Fragment::Whole
+            }
+            _ => Fragment::Whole,
+        };
         let length = octets.len() + usize::from(input.byte());
-        let packet = Packet { key: &key, transport: Transport { octets, length, is_later_fragment } };
+        let packet = Packet { key: &key, transport: Transport { octets, length, fragment } };
         let tracked = table.track(&packet, hint, now);
         hint = tracked.known.map_or(hint, |known| known.connection);
         ended += u32::from(tracked.ended.is_some());

@@ -57,7 +57,7 @@ struct millrace_call {
 /* Description of a packet. The plugin writes the verdict into it. */
 struct millrace_packet {
     uint16_t size;
-    uint16_t flags;            /* MILLRACE_MORE, MILLRACE_COPY, MILLRACE_FIRST */
+    uint16_t flags;            /* MILLRACE_MORE, MILLRACE_COPY, MILLRACE_FIRST, MILLRACE_TO_OPENER */
     uint32_t length;           /* bytes of the whole packet, link header included */
     uint64_t window;           /* address of its first bytes; with packet-write, writes there change the packet */
     uint16_t window_length;    /* number of bytes there */
@@ -70,18 +70,18 @@ struct millrace_packet {
     uint8_t exceptions;        /* MILLRACE_TTL and the like */
     uint16_t port;             /* port of arrival */
     uint16_t number;           /* packet's number for the router's functions during the call */
-    uint64_t state;            /* address of the flow's state, writable; 0 where there is none */
-    uint32_t flow;             /* identifier of the flow, or 0 */
+    uint64_t state;            /* address of the flow's or connection's state, writable; 0 where there is none */
+    uint32_t flow;             /* identifier of the flow or connection, or 0 */
     uint16_t source_port;      /* of TCP, UDP and similar protocols, else 0 */
     uint16_t destination_port;
     uint8_t verdict;           /* MILLRACE_PASS and the like */
     uint8_t reason;            /* with MILLRACE_DROP and MILLRACE_REJECT: the plugin's own reason, 0 to 31 */
     uint16_t target;           /* with MILLRACE_TO_PORT, _QUEUE and _INSTANCE: number of the target */
-    uint32_t reserved;
+    uint32_t connection;       /* MILLRACE_UNTRACKED and the like; with "state":"connection" in the manifest */
     uint64_t until;            /* with MILLRACE_HOLD: end of the hold; with MILLRACE_TO_PORTS: a bit for each port */
 };
 
-/* A flow that has ended. */
+/* A flow that has ended, or a connection, in the direction of its first packet. */
 struct millrace_flow_end {
     uint16_t size;
     uint8_t family;
@@ -124,7 +124,18 @@ struct millrace_waiting {
 enum { MILLRACE_UNKNOWN = 0, MILLRACE_OF_LEAF = 1, MILLRACE_OF_FLOW = 2 };
 
 /* Bits of millrace_packet.flags. */
-enum { MILLRACE_MORE = 1, MILLRACE_COPY = 2, MILLRACE_FIRST = 4 };
+enum { MILLRACE_MORE = 1, MILLRACE_COPY = 2, MILLRACE_FIRST = 4, MILLRACE_TO_OPENER = 8 };
+
+/* Values of millrace_packet.connection. NEW: the packet opens the connection, or repeats its opening.
+ * ESTABLISHED: both sides have sent packets, or the packet is the first answer. RELATED: an ICMP error that quotes
+ * a packet of the connection. INVALID: the packet belongs to no connection, or contradicts its state. */
+enum {
+    MILLRACE_UNTRACKED = 0,
+    MILLRACE_NEW = 1,
+    MILLRACE_ESTABLISHED = 2,
+    MILLRACE_RELATED = 3,
+    MILLRACE_INVALID = 4
+};
 
 /* Bits of millrace_packet.exceptions: TTL or hop limit of 0 or 1; IPv4 options or a hop-by-hop header; a
  * later fragment, without ports; a transport header that is cut or lies too deep. */
@@ -160,6 +171,7 @@ _Static_assert(offsetof(struct millrace_packet, family) == 24, "layout of millra
 _Static_assert(offsetof(struct millrace_packet, state) == 32, "layout of millrace_packet");
 _Static_assert(offsetof(struct millrace_packet, flow) == 40, "layout of millrace_packet");
 _Static_assert(offsetof(struct millrace_packet, verdict) == 48, "layout of millrace_packet");
+_Static_assert(offsetof(struct millrace_packet, connection) == 52, "layout of millrace_packet");
 _Static_assert(offsetof(struct millrace_packet, until) == 56, "layout of millrace_packet");
 _Static_assert(sizeof(struct millrace_flow_end) == 72, "layout of millrace_flow_end");
 _Static_assert(offsetof(struct millrace_flow_end, source) == 16, "layout of millrace_flow_end");

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant as Clock};
 
 use millrace_connection::{
-    ConnectionConfig, ConnectionRef, ConnectionTable, EndReason, Packet, Refusal, Timeouts, Transport,
+    ConnectionConfig, ConnectionRef, ConnectionTable, EndReason, Fragment, Packet, Refusal, Timeouts,
+    Transport,
 };
 use millrace_packet::FlowKey;
 use millrace_testkit::{Random, resident};
@@ -60,7 +61,7 @@ impl Made {
 
     fn packet(&self) -> Packet<'_> {
         let (octets, length) = (&self.header[..], self.header.len());
-        Packet { key: &self.key, transport: Transport { octets, length, is_later_fragment: false } }
+        Packet { key: &self.key, transport: Transport { octets, length, fragment: Fragment::Whole } }
     }
 }
 

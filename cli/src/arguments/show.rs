@@ -108,6 +108,9 @@ pub enum Noun {
     /// Flows in the flow table.
     #[value(alias = "flow")]
     Flows,
+    /// Connections that the router tracks.
+    #[value(alias = "connection")]
+    Connections,
     /// API tokens for remote access.
     #[value(alias = "token")]
     Tokens,

@@ -260,6 +260,12 @@ Only ports without a kernel device accept static neighbours. For kernel devices,
     List,
 }
 
+/// Examples of `flow`.
+pub const FLOW_EXAMPLES: &str = "Examples:\n  millrace flow list --order rate --limit 10   # the 10 flows with the most packets per second\n  millrace flow show 'dst 10.2.0.2 proto tcp'\n  millrace flow flush 'src 10.1.0.2'\n\nA flow is all packets with the same addresses, protocol, ports and ingress port.";
+
+/// Examples of `connection`.
+pub const CONNECTION_EXAMPLES: &str = "Examples:\n  millrace connection list\n  millrace connection list 'proto tcp' --limit 1000\n\nThe router tracks connections for plugins such as firewall.";
+
 /// Subcommands of `flow`.
 #[derive(Debug, Subcommand)]
 pub enum FlowAction {
@@ -377,6 +383,27 @@ pub struct FlowReservation {
     /// Check everything and change nothing.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Subcommands of `connection`.
+#[derive(Debug, Subcommand)]
+pub enum ConnectionAction {
+    /// List connections that the router tracks for plugins.
+    #[command(after_help = "\
+Examples:
+  millrace connection list
+  millrace connection list 'src 10.1.0.2 proto tcp' --limit 1000
+  millrace connection list --filter 'port 443'
+
+A filter matches either direction of a connection. Connections have no ingress port.")]
+    List {
+        /// Connections to select.
+        #[command(flatten)]
+        flows: Flows,
+        /// Maximum number of connections, 1 to 10000.
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
 }
 
 /// Selection of flows: a filter, with or without `--filter`.

@@ -24,7 +24,7 @@ mod watch;
 use std::process::ExitCode;
 
 use self::configure::{check, configuration, init};
-use self::forwarding::{control_plane, filter, flow, place, route, router, scheduler};
+use self::forwarding::{connection, control_plane, filter, flow, place, route, router, scheduler};
 use self::observe::{capture, drops, events, rates, show, top, trace};
 use self::plugins::plugin;
 use crate::arguments::{AdmissionAction, Arguments, Command, Connection, Show};
@@ -36,8 +36,7 @@ use crate::output::Failure;
 /// # Errors
 /// The failure in one line, with the exit code.
 pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let json = arguments.json;
-    let remote = || Client::new(&arguments.connection);
+    let (json, remote) = (arguments.json, || Client::new(&arguments.connection));
     match arguments.command {
         Command::Run(run) => run::run(&run, &arguments.connection.socket, json)?,
         Command::Check(check) => check::check(&check, json)?,
@@ -65,6 +64,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Route(route) => route::route(&remote()?, &route, json)?,
         Command::Place(place) => place::place(&remote()?, &place, json)?,
         Command::Flow(flow) => flow::flow(&remote()?, &flow, json)?,
+        Command::Connection(asked) => connection::connection(&remote()?, &asked, json)?,
         Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour, json)?,
         Command::Router(router) => router::router(&remote()?, &router, json)?,
         Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked, json)?,

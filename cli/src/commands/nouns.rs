@@ -142,6 +142,7 @@ pub const fn describe(noun: Noun) -> Described {
         Noun::Queues => object("/queues").by("queue show").one_by("queue show"),
         Noun::Schedulers => object("/schedulers").by("scheduler show").one_by("scheduler show"),
         Noun::Flows => object("/flows").by("flow list").one_by("flow show"),
+        Noun::Connections => object("/connections").by("connection list"),
         Noun::Tokens => list("/tokens", "", "/name", TOKENS).by("token list"),
         Noun::Principals => {
             list("/principals", "", "/name", PRINCIPALS).by("principal list").one_by("principal show")

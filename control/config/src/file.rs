@@ -27,6 +27,7 @@ impl Rest {
         for (table, reset) in [
             ("router", (|config| config.router = Default::default()) as fn(&mut Config)),
             ("control-plane", |config| config.control_plane = Default::default()),
+            ("connections", |config| config.connections = Default::default()),
             ("admission", |config| config.admission = Default::default()),
             ("plugins", |config| config.plugins = Default::default()),
             ("api", |config| config.api = Default::default()),

@@ -34,10 +34,10 @@ pub use schema::scheduler::{
     DelayTime, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };
 pub use schema::{
-    Admission, Allowance, Bind, Boot, Budget, Config, ControlPlane, CoreOrder, CpuScheduler, Device, Filter,
-    Forwarding, Gate, GateTable, Impair, Instance, Neighbour, ObjectRuntime, OnDeath, OnFault, Placeable,
-    Placement, PlacementLevel, Plugin, Plugins, PollMode, Port, PortKind, Principal, ReversePath, Route,
-    RouteKind, Router, Service, ServiceLevel, SharedObjects, Shed, Unsigned, Watchdog,
+    Admission, Allowance, Bind, Boot, Budget, Config, Connections, ControlPlane, CoreOrder, CpuScheduler,
+    Device, Filter, Forwarding, Gate, GateTable, Impair, Instance, Neighbour, ObjectRuntime, OnDeath,
+    OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port, PortKind, Principal,
+    ReversePath, Route, RouteKind, Router, Service, ServiceLevel, SharedObjects, Shed, Unsigned, Watchdog,
 };
 pub use values::action::{FilterAction, Policing, WayOut};
 pub use values::flow::one_flow;

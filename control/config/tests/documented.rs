@@ -8,7 +8,7 @@ use millrace_config::Config;
 use serde_json::{Map, Value};
 
 /// Tables of the configuration: heading in the document, and name in the schema.
-const TABLES: [(&str, &str); 21] = [
+const TABLES: [(&str, &str); 22] = [
     ("[router]", "Router"),
     ("[api]", "Api"),
     ("[[port]]", "Port"),
@@ -27,6 +27,7 @@ const TABLES: [(&str, &str); 21] = [
     ("[[filter]]", "Filter"),
     ("[[place]]", "Placement"),
     ("[control-plane]", "ControlPlane"),
+    ("[connections]", "Connections"),
     ("[admission]", "Admission"),
     ("[[admission.allowance]]", "Allowance"),
     ("[[principal]]", "Principal"),

@@ -63,6 +63,15 @@ pub(crate) struct Fixed {
     pub plugins: millrace_config::Plugins,
     /// Configuration of the HTTP API.
     pub api: millrace_config::Api,
+    /// Limits and idle times of connections.
+    pub connections: millrace_config::Connections,
+}
+
+impl Fixed {
+    pub fn of(config: &millrace_config::Config) -> Self {
+        let (plugins, api) = (config.plugins.clone(), config.api.clone());
+        Self { plugins, api, connections: config.connections.clone() }
+    }
 }
 
 /// Router that a configuration describes.

@@ -395,7 +395,7 @@ impl OfflineRouter {
 
     fn tell_plugins(&mut self, change: PluginChange) -> Result<(), ControlError> {
         let workers = self.workers.len();
-        let commands = plugin_commands(&self.model.plugins, &mut self.tables, vec![change], workers)?;
+        let commands = plugin_commands(&self.model, &mut self.tables, vec![change], workers)?;
         self.workers.tell_each(commands);
         self.link_gates();
         Ok(())

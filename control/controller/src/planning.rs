@@ -76,7 +76,7 @@ impl Model {
             router: config.router.clone(),
             control_plane: config.control_plane.clone(),
             admission: config.admission.clone(),
-            fixed: Fixed { plugins: config.plugins.clone(), api: config.api.clone() },
+            fixed: Fixed::of(config),
             principals: config.principal.clone(),
             principal_ids: PrincipalIds::of(&config.principal),
             files: Vec::new(),

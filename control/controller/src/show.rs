@@ -13,7 +13,8 @@ use millrace_host::PROTOCOL_MILLRACE;
 use millrace_offload::OffloadSent;
 use millrace_packet::{ClassCounts, DropCounts, DropReason};
 use millrace_pipeline::{
-    FlowCounts, GateTable, GateTables, OffloadedFlowCounts, ReversePath, Snapshot, wrapping_sum,
+    ConnectionCounts, FlowCounts, GateTable, GateTables, OffloadedFlowCounts, ReversePath, Snapshot,
+    wrapping_sum,
 };
 use millrace_plugin::{
     Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, ProcessorWait,
@@ -25,8 +26,8 @@ use millrace_units::{GateId, Instant, PortId, PrincipalId, QueueAccount};
 use crate::model::running::policing;
 use crate::model::{Bound, Model};
 use crate::view::{
-    BindingView, CallsView, DropView, FlowStatesView, FlowTableView, GateLinksView, GateView, NextHopView,
-    OffloadedFlowsView, QueuesView, RouteView, SummaryView,
+    BindingView, CallsView, ConnectionCountsView, DropView, FlowStatesView, FlowTableView, GateLinksView,
+    GateView, NextHopView, OffloadedFlowsView, QueuesView, RouteView, SummaryView,
 };
 
 /// Counters of a port's XDP program.
@@ -384,6 +385,21 @@ pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
         reclassified: counts.packets.reclassified,
         expired: counts.table.expired,
         displaced: counts.table.recycled + counts.table.recycled_on_probation,
+    }
+}
+
+/// Returns the view of the connections that the workers track.
+pub(crate) fn connections(counts: ConnectionCounts) -> ConnectionCountsView {
+    ConnectionCountsView {
+        known: counts.connections,
+        limit: counts.maximum,
+        sources: counts.sources,
+        packets: counts.packets,
+        invalid: counts.invalid,
+        expired: counts.expired,
+        recycled: counts.recycled,
+        refused_full: counts.refused_full,
+        refused_source: counts.refused_source,
     }
 }
 

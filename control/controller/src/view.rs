@@ -2,6 +2,7 @@
 
 mod admission;
 mod configuration;
+mod connections;
 mod control_plane;
 mod counters;
 mod flows;
@@ -23,6 +24,7 @@ pub use configuration::{
     AppliedView, ConfigurationView, ConfirmTime, Confirmed, DifferenceView, Pending, RevisionTextView,
     RevisionView, Saved,
 };
+pub use connections::{ConnectionCountsView, ConnectionView, ConnectionsView};
 pub use control_plane::{ControlClassView, ControlPlaneView, PortClassView};
 pub use counters::{CountersView, PortCountersView};
 pub use flows::{FlowLevelView, FlowPaymentView, FlowView, FlowsView, Flushed, LookupView, StepView};

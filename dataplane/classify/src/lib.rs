@@ -47,6 +47,7 @@ pub use filter_table::{
 };
 pub use flow_table::{
     FlowAnswer, FlowIndex, FlowRecord, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Full,
-    LARGEST as LARGEST_FLOW_TABLE, Meeting, NearKey, RemovalReason, RemovedFlow, Sought, flow_hash,
+    LARGEST as LARGEST_FLOW_TABLE, Meeting, NearKey, RemovalReason, RemovedFlow, Sought, connection_hash,
+    flow_hash,
 };
 pub use fragment_table::{Fragment, FragmentTable, fragment_key};

@@ -18,6 +18,11 @@
 //! also has a maximum.
 //!
 //! **Invalid packets** change nothing: no state, no idle time.
+//!
+//! **Epochs.** A table must see all packets of its connections. If packets may pass untracked, as while a path has no
+//! instance that needs connections, the caller begins an [epoch](ConnectionTable::begin_epoch) with each such change. A
+//! connection whose latest packet is of an earlier epoch is no longer checked against TCP windows, and learns its SCTP
+//! tags again, unless its handshake is incomplete.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -45,7 +50,8 @@ pub use direction::Direction;
 pub use invalid::Invalid;
 pub use key::{ConnectionKey, Orientation};
 pub use listed::Listed;
-pub use state::Transport;
+pub use quoted::quoted_flow;
+pub use state::{Fragment, Transport};
 pub use table::{ConnectionTable, Packet};
 pub use timeouts::Timeouts;
 pub use tracked::{ConnectionRef, EndReason, Ended, Known, Refusal, Relation, Tracked};

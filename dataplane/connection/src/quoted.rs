@@ -38,22 +38,30 @@ pub(crate) fn is_error(protocol: u8, message: &[u8]) -> bool {
 impl Quoted {
     /// Reads the packet that an error quotes; `None` if its addresses and ports are not quoted.
     pub fn read(protocol: u8, message: &[u8]) -> Option<Self> {
-        let quoted = message.get(HEADER..)?;
-        match Protocol(protocol) {
-            Protocol::ICMP => read_v4(quoted),
-            _ => read_v6(quoted),
-        }
-    }
-
-    fn new(key: &FlowKey, transport: &[u8]) -> Option<Self> {
-        let (connection, orientation) = ConnectionKey::of(key, transport)?;
+        let (key, transport) = read_flow(protocol, message)?;
+        let (connection, orientation) = ConnectionKey::of(&key, transport)?;
         let sequence = transport.get(4..8).and_then(|octets| octets.first_chunk()).copied();
         let sequence = sequence.filter(|_| Protocol(key.protocol) == Protocol::TCP).map(u32::from_be_bytes);
         Some(Self { key: connection, orientation, sequence })
     }
 }
 
-fn read_v4(quoted: &[u8]) -> Option<Quoted> {
+/// Returns the flow key of the packet that an ICMP error quotes, without an ingress port. Returns `None` for other
+/// messages, or if addresses or ports are not quoted. `message` is the packet from its transport header on.
+pub fn quoted_flow(protocol: u8, message: &[u8]) -> Option<FlowKey> {
+    is_error(protocol, message).then(|| read_flow(protocol, message).map(|(key, _)| key))?
+}
+
+/// Returns the flow key of a quoted packet, and its octets from the transport header on.
+fn read_flow(protocol: u8, message: &[u8]) -> Option<(FlowKey, &[u8])> {
+    let quoted = message.get(HEADER..)?;
+    match Protocol(protocol) {
+        Protocol::ICMP => read_v4(quoted),
+        _ => read_v6(quoted),
+    }
+}
+
+fn read_v4(quoted: &[u8]) -> Option<(FlowKey, &[u8])> {
     // The total length is that of the packet when the error was made, of which most may be missing.
     let [first, _, _, _, _, _, flags, offset, _, protocol, ..] = *quoted else { return None };
     let header = usize::from(first & 15) * 4;
@@ -63,10 +71,10 @@ fn read_v4(quoted: &[u8]) -> Option<Quoted> {
     let address = |at: usize| quoted.get(at..at + 4)?.first_chunk::<4>().copied().map(Into::into);
     let transport = quoted.get(header..)?;
     let ports = ports(protocol, transport)?;
-    Quoted::new(&FlowKey::v4(address(12)?, address(16)?, protocol, ports, PortId::NONE), transport)
+    Some((FlowKey::v4(address(12)?, address(16)?, protocol, ports, PortId::NONE), transport))
 }
 
-fn read_v6(quoted: &[u8]) -> Option<Quoted> {
+fn read_v6(quoted: &[u8]) -> Option<(FlowKey, &[u8])> {
     let packet = ipv6::Packet::new_checked(quoted).ok()?;
     let walk = ipv6_ext::walk(&packet);
     if walk.end != End::UpperLayer {
@@ -74,7 +82,7 @@ fn read_v6(quoted: &[u8]) -> Option<Quoted> {
     }
     let transport = quoted.get(walk.offset..)?;
     let ports = ports(walk.protocol.0, transport)?;
-    Quoted::new(&FlowKey::v6(packet.src(), packet.dst(), walk.protocol.0, ports, PortId::NONE), transport)
+    Some((FlowKey::v6(packet.src(), packet.dst(), walk.protocol.0, ports, PortId::NONE), transport))
 }
 
 /// Returns the ports of a quoted packet: 0 for a protocol without ports. Returns `None` if they are missing.
@@ -109,6 +117,11 @@ mod tests {
         let tcp = [0, 80, 1, 0, 0, 0, 1, 1];
         let quoted = Quoted::read(1, &v4(6, &tcp)).unwrap();
         assert_eq!((quoted.key, quoted.orientation), key_of(6, (80, 256), &[]));
+        let flow = quoted_flow(1, &v4(6, &tcp)).unwrap();
+        assert_eq!((flow.source_port, flow.destination_port, flow.protocol), (80, 256, 6));
+        let mut request = v4(6, &tcp);
+        request[0] = 8;
+        assert_eq!(quoted_flow(1, &request), None, "only errors quote packets");
         assert_eq!(quoted.sequence, Some(257));
         // An echo request, GRE and IP in IP.
         for (protocol, transport) in [(1, [8, 0, 1, 2, 0, 9, 0, 1]), (47, [0; 8]), (4, [0x45; 8])] {
@@ -147,6 +160,7 @@ mod tests {
                 *first = version;
             }
             for protocol in [1, 58] {
+                let _ = quoted_flow(protocol, &octets);
                 let _ = Quoted::read(protocol, &octets);
             }
         }

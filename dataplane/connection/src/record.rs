@@ -32,7 +32,7 @@ zeroable! {
         pub source: u32,
         /// Word of the caller.
         pub word: u32,
-        /// Serial number of the connection.
+        /// Serial number of the connection; of a free record, that of the next one, or 0 before the first.
         pub serial: u32,
         /// Whether the originator is the key's second endpoint.
         pub is_turned: bool,

@@ -65,6 +65,10 @@ pub(crate) struct Sctp {
     /// Tag that packets to the originator have, and tag of packets to the other side; 0 if not yet known.
     tags: [u32; 2],
     phase: SctpPhase,
+    /// Whether each side's next packet shows an unknown tag.
+    learns: bool,
+    /// Epoch of the latest packet.
+    pub epoch: u16,
 }
 
 /// Common header, and the chunks after it.
@@ -86,13 +90,22 @@ impl Sctp {
         };
         // INIT is alone in its packet, whose tag is 0 (RFC 9260, 8.5.1).
         let tag = initiate_tag(value).filter(|_| packet.tag == 0).ok_or(Invalid::Tag)?;
-        Ok(Self { tags: [tag, 0], phase: SctpPhase::Init })
+        Ok(Self { tags: [tag, 0], ..Self::default() })
     }
 
     /// Returns the phase.
     #[inline]
     pub fn phase(&self) -> SctpPhase {
         self.phase
+    }
+
+    /// Notes that a packet has come in an epoch. After another one, the tags may be those of a later association.
+    #[inline]
+    pub fn enter_epoch(&mut self, epoch: u16) {
+        if self.epoch != epoch && matches!(self.phase, SctpPhase::Established | SctpPhase::Closing) {
+            (self.tags, self.learns) = ([0; 2], true);
+        }
+        self.epoch = epoch;
     }
 
     /// Returns whether a packet opens a new association in place of this one, which is over.
@@ -129,6 +142,7 @@ impl Sctp {
             chunk::INIT if tag == 0 => return self.take_init(direction, value),
             chunk::INIT => return Err(Invalid::Tag),
             _ if reflects || tag == others && others != 0 => {}
+            _ if self.learns && others == 0 && tag != 0 => self.learn(direction, tag),
             _ => return Err(Invalid::Tag),
         }
         // A side that gets INIT again answers with another tag, since it keeps no state before the cookie
@@ -146,9 +160,18 @@ impl Sctp {
     fn take_init(&mut self, direction: Direction, value: &[u8]) -> Result<(), Invalid> {
         let tag = initiate_tag(value).ok_or(Invalid::Tag)?;
         if direction == Direction::Original && self.phase == SctpPhase::Init {
-            *self = Self { tags: [tag, 0], phase: SctpPhase::Init };
+            self.tags = [tag, 0];
         }
         Ok(())
+    }
+
+    /// Takes the tag of packets of a direction.
+    fn learn(&mut self, direction: Direction, tag: u32) {
+        let [original, reply] = &mut self.tags;
+        match direction {
+            Direction::Original => *reply = tag,
+            Direction::Reply => *original = tag,
+        }
     }
 
     /// Returns the tag of packets to the sender of a direction, and the tag of packets to the receiver.

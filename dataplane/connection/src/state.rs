@@ -15,10 +15,37 @@ pub struct Transport<'a> {
     /// Octets from the transport header on, as far as they are at hand. At least the transport header has to
     /// be among them.
     pub octets: &'a [u8],
-    /// Number of all octets from the transport header on.
+    /// Number of all octets from the transport header on; of a fragment, its own.
     pub length: usize,
-    /// Whether the packet is a later fragment, without a transport header.
-    pub is_later_fragment: bool,
+    /// Fragment that the packet is.
+    pub fragment: Fragment,
+}
+
+/// Fragment of an IP packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fragment {
+    /// The packet is whole.
+    #[default]
+    Whole,
+    /// First fragment, with the transport header.
+    First,
+    /// Later fragment, without a transport header.
+    Later,
+}
+
+impl Transport<'_> {
+    /// Returns whether the packet is a later fragment, without a transport header.
+    #[inline]
+    pub fn is_later_fragment(&self) -> bool {
+        self.fragment == Fragment::Later
+    }
+
+    /// Reads the TCP segment; `None` if it is malformed.
+    #[inline]
+    fn segment(&self) -> Option<Segment> {
+        let segment = Segment::read(self.octets, self.length)?;
+        Some(Segment { is_fragment: self.fragment == Fragment::First, ..segment })
+    }
 }
 
 zeroable! {
@@ -47,19 +74,40 @@ impl State {
     /// # Errors
     /// The reason why the packet opens no connection.
     pub fn open(protocol: Protocol, transport: &Transport<'_>, adopts: bool) -> Result<Self, Invalid> {
-        let Transport { octets, length, is_later_fragment } = *transport;
         Ok(match protocol {
-            Protocol::TCP | Protocol::SCTP if is_later_fragment => return Err(Invalid::NotOpening),
+            Protocol::TCP | Protocol::SCTP if transport.is_later_fragment() => {
+                return Err(Invalid::NotOpening);
+            }
             Protocol::TCP => {
-                let segment = Segment::read(octets, length).ok_or(Invalid::Malformed)?;
+                let segment = transport.segment().ok_or(Invalid::Malformed)?;
                 let opened = Tcp::open(&segment);
                 Self::Tcp(if adopts { opened.or_else(|_| Tcp::adopt(&segment))? } else { opened? })
             }
-            Protocol::SCTP => Self::Sctp(Sctp::open(octets)?),
+            Protocol::SCTP => Self::Sctp(Sctp::open(transport.octets)?),
             Protocol::UDP | Protocol::UDP_LITE => Self::Udp(Exchange::Unanswered),
             Protocol::ICMP | Protocol::ICMPV6 => Self::Query(Exchange::Unanswered),
             _ => Self::Other(Exchange::Unanswered),
         })
+    }
+
+    /// Sets the epoch of a connection that has just been opened.
+    pub fn begin_epoch(&mut self, epoch: u16) {
+        match self {
+            Self::Tcp(tcp) => tcp.epoch = epoch,
+            Self::Sctp(sctp) => sctp.epoch = epoch,
+            Self::Free | Self::Udp(_) | Self::Query(_) | Self::Other(_) => {}
+        }
+    }
+
+    /// Notes that a packet has come in an epoch. Between epochs, packets may have passed untracked, so TCP is no longer
+    /// checked against its windows, and SCTP may have other tags.
+    #[inline]
+    pub fn enter_epoch(&mut self, epoch: u16) {
+        match self {
+            Self::Tcp(tcp) => tcp.enter_epoch(epoch),
+            Self::Sctp(sctp) => sctp.enter_epoch(epoch),
+            Self::Free | Self::Udp(_) | Self::Query(_) | Self::Other(_) => {}
+        }
     }
 
     /// Advances by a packet. A later fragment changes no state of TCP and SCTP.
@@ -69,9 +117,9 @@ impl State {
     #[inline]
     pub fn advance(&mut self, direction: Direction, transport: &Transport<'_>) -> Result<(), Invalid> {
         match self {
-            Self::Tcp(_) | Self::Sctp(_) if transport.is_later_fragment => {}
+            Self::Tcp(_) | Self::Sctp(_) if transport.is_later_fragment() => {}
             Self::Tcp(tcp) => {
-                let segment = Segment::read(transport.octets, transport.length).ok_or(Invalid::Malformed)?;
+                let segment = transport.segment().ok_or(Invalid::Malformed)?;
                 tcp.advance(direction, &segment)?;
             }
             Self::Sctp(sctp) => sctp.advance(direction, transport.octets)?,
@@ -88,13 +136,12 @@ impl State {
     #[inline]
     pub fn is_reopened_by(&self, direction: Direction, transport: &Transport<'_>) -> bool {
         match self {
-            Self::Tcp(tcp) if !transport.is_later_fragment => {
+            Self::Tcp(tcp) if !transport.is_later_fragment() => {
                 // Of all segments, only SYN opens; its flags are in the fourteenth octet.
                 transport.octets.get(13).is_some_and(|flags| flags & 0x12 == 2)
-                    && Segment::read(transport.octets, transport.length)
-                        .is_some_and(|segment| tcp.is_reopened_by(direction, &segment))
+                    && transport.segment().is_some_and(|segment| tcp.is_reopened_by(direction, &segment))
             }
-            Self::Sctp(sctp) if !transport.is_later_fragment => sctp.is_reopened_by(transport.octets),
+            Self::Sctp(sctp) if !transport.is_later_fragment() => sctp.is_reopened_by(transport.octets),
             _ => false,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::direction::Direction;
 use crate::invalid::Invalid;
-use crate::key::ConnectionKey;
+use crate::key::{ConnectionKey, Orientation};
 
 /// Reference to a connection, which becomes invalid when the connection ends. The default refers to none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -11,10 +11,33 @@ pub struct ConnectionRef {
     pub(crate) serial: u32,
 }
 
+impl ConnectionRef {
+    /// Returns the reference to the connection with a number and a serial number.
+    pub fn new(number: u32, serial: u32) -> Self {
+        Self { slot: number, serial }
+    }
+
+    /// Returns the number of the connection, from 1 to the maximum of the table. A later connection may get the same
+    /// number.
+    #[inline]
+    pub fn number(self) -> u32 {
+        self.slot
+    }
+
+    /// Returns the serial number, which distinguishes connections with the same number: each is the successor of the
+    /// previous one, and never 0. Serial numbers wrap around.
+    #[inline]
+    pub fn serial(self) -> u32 {
+        self.serial
+    }
+}
+
 /// Relation of a packet to its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Relation {
-    /// The packet opens the connection, or repeats its opening before an answer.
+    /// The packet has opened the connection.
+    Opening,
+    /// The packet repeats the opening, or comes before an answer.
     New,
     /// Both sides have sent packets, or the packet is the first answer.
     Established,
@@ -60,8 +83,12 @@ pub enum EndReason {
 /// Connection that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ended {
+    /// Reference to the connection, which is invalid now.
+    pub connection: ConnectionRef,
     /// Key of the connection.
     pub key: ConnectionKey,
+    /// Orientation of the originator's packets.
+    pub originator: Orientation,
     /// Word that the caller had stored.
     pub word: u32,
     /// Reason of the end.

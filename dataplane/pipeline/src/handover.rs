@@ -18,6 +18,7 @@ mod parcels;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
+use millrace_classify::connection_hash;
 use millrace_packet::{Exceptions, FlowKey, Packet, Pool};
 use millrace_units::{NextHopIndex, PortId, PrincipalId, QueueId};
 
@@ -206,16 +207,21 @@ impl Handover {
         Self::owner(device, self.workers()) == self.me
     }
 
-    /// Returns the owner of the flow with this hash; `None` if this worker owns it.
+    /// Returns the owner of the flows with this [connection hash](crate::connection_hash); `None` if this worker owns them.
     #[inline]
-    pub(crate) fn owner_of_flow(&self, hash: u32) -> Option<usize> {
+    pub(crate) fn owner_of(&self, hash: u32) -> Option<usize> {
         let owner = Self::owner_of_hash(hash, self.workers());
         (owner != self.me).then_some(owner)
     }
 
-    /// Returns the owner of a flow among `workers` workers, by the [flow hash](crate::flow_hash).
+    /// Returns the owner of a flow among `workers` workers. Both directions of a connection have the same owner. `seed` is
+    /// the seed of the workers' hashes.
+    pub fn owner_of_flow(key: &FlowKey, seed: u64, workers: usize) -> usize {
+        Self::owner_of_hash(connection_hash(key, seed), workers)
+    }
+
     #[inline]
-    pub fn owner_of_hash(hash: u32, workers: usize) -> usize {
+    fn owner_of_hash(hash: u32, workers: usize) -> usize {
         // Each worker owns an equal part of the range of hashes.
         ((u64::from(hash) * workers as u64) >> 32) as usize
     }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! each work subject options tsc wake route_number parse           values
-//! gate_tables accounts ports pending forward handover observe     tables and other state
+//! gate_tables accounts connections ports pending forward handover observe     tables and other state
 //! gates classify ingress fast_path punt offloaded_flows egress       stages
 //! router                                                          order of the stages
 //! snapshot flow_reports lookup                                    reports on the whole router
@@ -27,6 +27,7 @@
 mod accounts;
 mod classify;
 mod commands;
+mod connections;
 #[expect(
     clippy::indexing_slicing,
     reason = "the one place where notes on a batch are indexed: by places in it, of which there are 256"
@@ -66,10 +67,11 @@ mod worker;
 pub use accounts::WaitingRoutes;
 pub use classify::{ClassifyCounts, FlowCounts};
 pub use commands::{
-    Command, CounterCommand, DeviceCommand, DeviceReport, FilterCommand, FlowCommand, NeighbourCommand,
-    ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand, PortCommand,
-    PrincipalCommand, ReplyTo, RouteCommand, SchedulerCommand,
+    Command, ConnectionCommand, CounterCommand, DeviceCommand, DeviceReport, FilterCommand, FlowCommand,
+    NeighbourCommand, ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand,
+    PortCommand, PrincipalCommand, ReplyTo, RouteCommand, SchedulerCommand,
 };
+pub use connections::{ConnectionCounts, ConnectionPage, ConnectionReport, ConnectionScan};
 pub use egress::errors::ErrorSender;
 pub use flow_reports::{FlowPage, FlowPayment, FlowReport, FlowScan};
 pub use forward::changes::{
@@ -80,7 +82,7 @@ pub use gate_tables::table::{GateTable, SharedTable, TableKind};
 pub use gate_tables::{GateTables, Published, WorkerTable};
 pub use handover::{Handover, HandoverRings};
 pub use lookup::{Lookup, LookupStep, Question, Verdict};
-pub use millrace_classify::flow_hash;
+pub use millrace_classify::{connection_hash, flow_hash};
 pub use observe::capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use observe::drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use observe::event::Event;

@@ -6,7 +6,7 @@ use millrace_classify::{Candidate, FlowIndex, NearKey};
 use millrace_forward::{IcmpError, NO_ADJACENCY};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, Family, FlowKey, Packet};
 use millrace_plugin::{EMPTY_PATH, Ticket};
-use millrace_plugin_abi::Verdict;
+use millrace_plugin_abi::{PacketConnection, Verdict};
 use millrace_units::{Amount, NextHopIndex, PathId, PortId};
 use millrace_wire::{MacAddr, Protocol};
 
@@ -195,6 +195,58 @@ pub(crate) struct BriefReading {
     pub keys_due: bool,
 }
 
+/// States that instances keep for the packets of a batch.
+#[derive(Debug)]
+pub(crate) struct PacketStates {
+    /// Numbers of the flow state blocks; 0 for none.
+    pub flows: Each<u32>,
+    /// Connections; the default for packets that are not tracked.
+    connections: Each<PacketConnection>,
+    /// Whether any packet may be tracked.
+    is_tracked: bool,
+}
+
+impl Default for PacketStates {
+    fn default() -> Self {
+        let connections = Each::new(PacketConnection::default());
+        Self { flows: Each::new(0), connections, is_tracked: false }
+    }
+}
+
+impl PacketStates {
+    /// Resets the states of the first `count` packets, and all connections.
+    #[inline]
+    fn begin(&mut self, count: usize) {
+        self.flows[..count].fill(0);
+        if std::mem::take(&mut self.is_tracked) {
+            self.connections.all_mut().fill(PacketConnection::default());
+        }
+    }
+
+    /// Returns the connection of a packet.
+    #[inline]
+    pub fn connection(&self, index: usize) -> PacketConnection {
+        if self.is_tracked { self.connections[index] } else { PacketConnection::default() }
+    }
+
+    /// Sets the connection of a packet.
+    #[inline]
+    pub fn set_connection(&mut self, index: usize, connection: PacketConnection) {
+        if self.is_tracked || connection != PacketConnection::default() {
+            self.is_tracked = true;
+            self.connections[index] = connection;
+        }
+    }
+
+    /// Returns the numbers of all flow state blocks, and the connections of all packets, which the caller may set if it
+    /// tracks packets.
+    #[inline]
+    pub fn all(&mut self, tracks: bool) -> (&[u32], &mut [PacketConnection]) {
+        self.is_tracked |= tracks;
+        (self.flows.all(), self.connections.all_mut())
+    }
+}
+
 /// Batch of packets, and the results of the stages by packet index.
 #[derive(Debug)]
 pub struct Work {
@@ -217,8 +269,8 @@ pub struct Work {
     pub paths: Each<PathId>,
     /// Adjacency numbers in the flow records; [`NO_ADJACENCY`] for none.
     pub adjacencies: Each<u32>,
-    /// Numbers of the flow state blocks; 0 for none.
-    pub states: Each<u32>,
+    /// States that instances keep for the packets.
+    pub(crate) states: PacketStates,
     /// Verdicts of the current plugin call; all are [`Verdict::Pass`] between calls.
     pub verdicts: Each<Verdict>,
     /// Fates of the packets.
@@ -249,7 +301,7 @@ impl Default for Work {
             varying: Each::new(Varying::default()),
             paths: Each::new(PathId(0)),
             adjacencies: Each::new(NO_ADJACENCY),
-            states: Each::new(0),
+            states: PacketStates::default(),
             verdicts: Each::new(Verdict::Pass),
             fates: Each::new(Fate::Forward),
             destinations: Each::new(MacAddr::ZERO),
@@ -325,7 +377,7 @@ impl Work {
     pub fn begin_classified(&mut self, count: usize) {
         self.paths[..count].fill(PathId(0));
         self.adjacencies[..count].fill(NO_ADJACENCY);
-        self.states[..count].fill(0);
+        self.states.begin(count);
     }
 
     /// Returns the fields of a parsed packet that filters match.

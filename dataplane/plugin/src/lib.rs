@@ -15,6 +15,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod call_limits;
+mod connection_state;
 mod control_error;
 mod declaration;
 mod execution;
@@ -30,6 +31,7 @@ mod runtime;
 mod slab;
 
 pub use call_limits::{CallLimits, OnFault, ProcessorWait};
+pub use connection_state::{ConnectionEnd, ConnectionStates, PackedConnection};
 pub use control_error::PluginControlError;
 pub use declaration::limits::Limits;
 pub use declaration::manifest::{
@@ -40,7 +42,10 @@ pub use declaration::settings::without_router;
 pub use declaration::with_companion::WithCompanion;
 pub use execution::binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
 pub use execution::bindings::{Bindings, WorkerGate};
-pub use execution::calls::{CycleClock, DriverCharge, Grant, Group, InLineCharge, Stop, Watch};
+pub use execution::calls::{
+    CycleClock, DriverCharge, Grant, Group, InLineCharge, Stop, TrackConnections, TrackedPacket, Tracking,
+    Watch,
+};
 pub use execution::change::{PluginChange, Remains};
 pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;
@@ -54,7 +59,7 @@ pub use execution::succession::{Claim, Inheritance, Inherited, Successed, Succes
 pub use execution::waiting::{
     Answer, AwaitedContext, End, Kept, PassedOn, Place, Released, Served, Taken, Ticket, Waiting,
 };
-pub use execution::worker_plugins::{BindingTreatment, WorkerPlugins};
+pub use execution::worker_plugins::{BindingTreatment, ConnectionKeepers, WorkerPlugins};
 pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use offload_steps::{LoadedVariant, MOST_OFFLOAD_STEPS, OffloadRefusal, OffloadStep, OffloadSteps};

@@ -36,11 +36,20 @@ pub(crate) struct Stage {
     pub step: Step,
     /// Whether the stage is an instance that subscribes to ends of flows.
     pub hears: bool,
+    /// Whether the stage is an instance whose state belongs to connections.
+    pub tracks: bool,
     /// Part of the flow's state that belongs to the stage's instance.
     pub part: Part,
     /// Filter of the path whose principal pays for the calls of the stage's instance. `None`: the call limits of
     /// the binding decide.
     pub payer: Option<Key>,
+}
+
+impl Stage {
+    /// Returns the part of a flow's state that belongs to the instance, and whether its state belongs to connections.
+    pub fn kept(&self) -> (Part, bool) {
+        (self.part, self.tracks)
+    }
 }
 
 /// Part of a flow's state block that belongs to an instance. A header of the router precedes it.
@@ -158,6 +167,8 @@ struct Path {
     ends: [u16; Position::ALL.len()],
     /// Whether any stage subscribes to ends of flows.
     hears: bool,
+    /// Whether the state of any stage's instance belongs to connections.
+    tracks: bool,
     /// Bytes of a flow's state block on this path; 0 without flow state.
     state: usize,
     /// Whether all stages are at the positions `early` and `late`.
@@ -179,6 +190,7 @@ impl Path {
         let ends =
             Position::ALL.map(|position| stages.partition_point(|stage| stage.position <= position) as u16);
         let hears = stages.iter().any(|stage| stage.hears);
+        let tracks = stages.iter().any(|stage| stage.tracks);
         let end = |stage: &Stage| match stage.part.bytes {
             0 => 0,
             _ => usize::from(stage.part.offset) - Part::HEADER + stage.part.whole(),
@@ -193,6 +205,7 @@ impl Path {
             stages,
             ends,
             hears,
+            tracks,
             state,
             through,
             worker,
@@ -311,6 +324,7 @@ impl Paths {
             binding: Key::from_word(word),
             step: Step::Count,
             hears: false,
+            tracks: false,
             part: Part::default(),
             payer: None,
         }));
@@ -323,6 +337,12 @@ impl Paths {
     #[inline]
     pub fn hears_flow_ends(&self, id: PathId) -> bool {
         !self.hearing(id).is_empty()
+    }
+
+    /// Whether the packets of the path are tracked: the state of an instance belongs to connections.
+    #[inline]
+    pub fn tracks(&self, id: PathId) -> bool {
+        self.path(id).is_some_and(|path| path.tracks)
     }
 
     /// Returns the stages of a path; an empty slice for an unknown id.
@@ -383,7 +403,7 @@ mod tests {
         slab.put(slot, ());
         let key = slab.key(slot).unwrap();
         let (step, part) = (Step::Instance(key), Part::default());
-        Stage { position, binding: key, step, hears: false, part, payer: None }
+        Stage { position, binding: key, step, hears: false, tracks: false, part, payer: None }
     }
 
     #[test]

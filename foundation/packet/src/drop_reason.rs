@@ -115,6 +115,10 @@ drop_reasons! {
     CoreCeiling = "core_ceiling",
     /// A plugin instance failed, is pausing after that, or is in quarantine.
     PluginFailed = "plugin_failed",
+    /// The packet would open a connection, but the table is full of connections that both sides have confirmed.
+    ConnectionTableFull = "connection_table_full",
+    /// The packet would open a connection, but its source has its maximum of connections.
+    ConnectionSourceFull = "connection_source_full",
     /// Plugin instances sent the packet to each other, or back to classification, too often.
     PluginLoop = "plugin_loop",
     /// A filter with the action drop matches the packet.

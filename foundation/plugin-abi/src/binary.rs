@@ -74,10 +74,11 @@ pub struct RawPacket {
     pub port: u16,
     /// Number by which host functions identify the packet during the call.
     pub number: u16,
-    /// Address of the flow state, whose size the manifest declares; 0 without state. The plugin may write the
-    /// state.
+    /// Address of the state of the flow or connection, whose size the manifest declares; 0 without state. The plugin
+    /// may write the state.
     pub state: u64,
-    /// Flow number, which stays the same while the router has a record of the flow; 0 without a record.
+    /// Number of the flow or connection, which stays the same while the router has a record of it; 0 without a
+    /// record.
     pub flow: u32,
     /// Source port of TCP, UDP and other protocols with ports; otherwise 0.
     pub source_port: u16,
@@ -90,8 +91,8 @@ pub struct RawPacket {
     /// Number of the port, queue or instance for [`verdict::PORT`], [`verdict::QUEUE`] and
     /// [`verdict::INSTANCE`].
     pub target: u16,
-    /// Reserved; 0.
-    pub reserved: u32,
+    /// Status of the packet's connection, one of [`connection`].
+    pub connection: u32,
     /// For [`verdict::HOLD`]: end of the hold time, on the clock of [`RawCall::now`]. For [`verdict::PORTS`]:
     /// set of ports, one bit for each.
     pub until: u64,
@@ -107,8 +108,24 @@ pub mod packet_flags {
     /// The packet is a copy. With [`verdict::PORT`] and [`verdict::PORTS`] the router sends the copy; with
     /// any other verdict the copy is consumed.
     pub const COPY: u16 = 2;
-    /// The packet is the first one of its flow that reaches the instance.
+    /// The packet is the first one of its flow or connection that reaches the instance.
     pub const FIRST: u16 = 4;
+    /// The packet goes to the side that opened its connection.
+    pub const REPLY: u16 = 8;
+}
+
+/// Values of [`RawPacket::connection`].
+pub mod connection {
+    /// The router does not track the packet for this instance.
+    pub const UNTRACKED: u32 = 0;
+    /// The packet opens the connection, or repeats its opening before an answer.
+    pub const NEW: u32 = 1;
+    /// Both sides have sent packets, or the packet is the first answer.
+    pub const ESTABLISHED: u32 = 2;
+    /// The packet is an ICMP error that quotes a packet of the connection.
+    pub const RELATED: u32 = 3;
+    /// The packet belongs to no connection and can't open one, or contradicts the state of its connection.
+    pub const INVALID: u32 = 4;
 }
 
 /// Verdicts about a packet.
@@ -135,7 +152,7 @@ pub mod verdict {
     pub const REJECT: u8 = 9;
 }
 
-/// Description of an ended flow.
+/// Description of an ended flow, or of an ended connection in the direction of its first packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct RawFlowEnd {
@@ -337,9 +354,10 @@ mod tests {
             offset_of!(RawPacket, state),
             offset_of!(RawPacket, flow),
             offset_of!(RawPacket, verdict),
+            offset_of!(RawPacket, connection),
             offset_of!(RawPacket, until),
         ];
-        assert_eq!(offsets, [8, 24, 32, 40, 48, 56]);
+        assert_eq!(offsets, [8, 24, 32, 40, 48, 52, 56]);
         assert_eq!(offset_of!(RawFlowEnd, source), 16);
         let offsets = [
             offset_of!(RawBacklog, packets),

@@ -57,8 +57,12 @@ impl Features {
     /// The router answers packets with ICMP errors: the verdict `REJECT`.
     pub const REJECT: Self = Self(1 << 18);
 
+    /// The router keeps state for both directions of a connection: manifest key `state` with the value `connection`,
+    /// field `RawPacket::connection`.
+    pub const CONNECTIONS: Self = Self(1 << 19);
+
     /// Every feature with its name, in the order of the bits.
-    pub const NAMED: [(&str, Self); 19] = [
+    pub const NAMED: [(&str, Self); 20] = [
         ("flow-state", Self::FLOW_STATE),
         ("flow-ends", Self::FLOW_ENDS),
         ("service-state", Self::SERVICE_STATE),
@@ -78,6 +82,7 @@ impl Features {
         ("classify", Self::CLASSIFY),
         ("hold", Self::HOLD),
         ("reject", Self::REJECT),
+        ("connections", Self::CONNECTIONS),
     ];
 
     /// Features that the router offers to plugins at the workers: all of them.
@@ -237,7 +242,8 @@ mod tests {
         assert_eq!(names[..4], ["flow-state", "flow-ends", "service-state", "saved-state"]);
         assert_eq!(names[4..10], ["counters", "maps", "timers", "log", "packet-bytes", "packet-make"]);
         assert_eq!(names[10..14], ["flow-backlog", "requests", "host-companion", "to-ports"]);
-        assert_eq!(names[14..], ["to-queues", "to-instances", "classify", "hold", "reject"]);
+        assert_eq!(names[14..19], ["to-queues", "to-instances", "classify", "hold", "reject"]);
+        assert_eq!(names[19..], ["connections"]);
         for (bit, (name, feature)) in Features::NAMED.into_iter().enumerate() {
             assert_eq!((feature.0, Features::of_name(name)), (1 << bit, feature), "{name}");
         }
@@ -261,7 +267,10 @@ mod tests {
         let refused = Features::HOLD.and(Features(1 << 40)).check_at_workers().unwrap_err().to_string();
         let begin = "the plugin needs the feature bit 40 of the plugin interface, which this router does not \
                      offer at its workers; ";
-        assert!(refused.starts_with(begin) && refused.ends_with("classify, hold, reject"), "{refused}");
+        assert!(
+            refused.starts_with(begin) && refused.ends_with("classify, hold, reject, connections"),
+            "{refused}"
+        );
         let refused = Features::HOLD.and(Features::CLASSIFY).check_on_host_level().unwrap_err().to_string();
         assert_eq!(
             refused,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     EbpfVariant, Features, FlowKey, MapHandle, MapShape, MemoryAccount, Output, Packets, PluginError,
-    Position, VariantMemory,
+    Position, StateScope, VariantMemory,
 };
 
 /// Control message to an instance: a name and arguments.
@@ -223,24 +223,6 @@ pub fn merged(first: Value, second: Value) -> Value {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn numbers_add_up_and_settings_stay() {
-        let first = json!({ "packets": { "udp": 2 }, "what": "all", "on": true, "ports": [80, 443],
-            "ranges": [{ "ports": "80", "dropped": 1 }], "rate": 0.5 });
-        let second = json!({ "packets": { "tcp": 3, "udp": 1 }, "what": "all", "on": true, "ports": [80, 443],
-            "ranges": [{ "ports": "80", "dropped": 4 }], "rate": 1 });
-        let sum = json!({ "packets": { "udp": 3, "tcp": 3 }, "what": "all", "on": true, "ports": [80, 443],
-            "ranges": [{ "ports": "80", "dropped": 5 }], "rate": 1.5 });
-        assert_eq!(merged(first, second), sum);
-    }
-}
-
 /// Flow that has ended for an instance: it was idle for too long, displaced by other flows, or is no longer
 /// bound to the instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -423,6 +405,12 @@ pub trait Instance: Send {
         0
     }
 
+    /// Returns whether each flow has a state of its own, or both directions of a connection share one. The router asks
+    /// once, when the instance is added.
+    fn state_scope(&self) -> StateScope {
+        StateScope::Flow
+    }
+
     /// Returns the service state (common to all flows) after the last completed call, with the size that the
     /// plugin declares; empty if it declares none. The router keeps this state across a restart and hands it
     /// to a successor.
@@ -481,7 +469,9 @@ pub trait Instance: Send {
         Poll::Ready(self.restore(state, version))
     }
 
-    /// Notifies the instance that a bound flow has ended, once for each record of the flow. `state` is the
+    /// Notifies the instance that a bound flow has ended, once for each record of the flow; or that a connection has
+    /// ended, if the state belongs to connections. `flow` then describes the direction of the connection's first packet,
+    /// and counts the packets of both directions that the instance got. `state` is the
     /// flow state; empty if there was none. [`Progress::Suspended`] has the same effect as for
     /// [`periodic`](Self::periodic). A busy instance may be notified later.
     fn flow_ended(&mut self, _flow: &FlowEnd, _state: &[u8]) -> Progress {

@@ -18,6 +18,8 @@ pub mod process;
 #[cfg(feature = "host")]
 mod backlog;
 #[cfg(feature = "host")]
+mod connection;
+#[cfg(feature = "host")]
 mod declared;
 #[cfg(feature = "host")]
 mod ebpf_variant;
@@ -27,8 +29,6 @@ mod error;
 mod gate;
 #[cfg(feature = "host")]
 mod instance;
-#[cfg(feature = "host")]
-mod manual;
 #[cfg(feature = "host")]
 mod memory_account;
 #[cfg(feature = "host")]
@@ -46,6 +46,8 @@ pub use features::Features;
 pub use {
     backlog::{Backlog, Backlogs, Known, NoQueues, PayerBacklog, QueueBacklog},
     binary::{MOST_MAP_KEY, MOST_MAP_VALUE},
+    connection::{ConnectionStatus, PacketConnection, StateScope},
+    declared::manual_of,
     ebpf_variant::{EbpfVariant, VariantCounts, VariantMemory},
     error::PluginError,
     features::NotOffered,
@@ -54,7 +56,6 @@ pub use {
         DeclaredCycles, DeclaredNeeds, Fault, FlowEnd, Instance, Message, Plugin, Progress, Reply, Runtime,
         merged,
     },
-    manual::manual_of,
     memory_account::{MemoryAccount, MemoryUse},
     millrace_packet::{Exceptions, Family, FlowKey, Packet},
     millrace_units::Instant,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use millrace_packet::{FlowKey, Packet};
 use millrace_units::{InstanceId, Instant, PortId, QueueId};
 
-use crate::{Backlog, Known};
+use crate::{Backlog, Known, PacketConnection};
 
 /// Verdict of an instance about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,6 +84,7 @@ pub struct Packets<'a> {
     verdicts: &'a mut [Verdict],
     states: Option<States<'a>>,
     known: Option<Known<'a>>,
+    connections: &'a [PacketConnection],
     copies: bool,
     untouched: bool,
 }
@@ -100,7 +101,17 @@ impl<'a> Packets<'a> {
         members: &'a [u16],
         verdicts: &'a mut [Verdict],
     ) -> Self {
-        Self { packets, keys, members, verdicts, states: None, known: None, copies: false, untouched: true }
+        Self {
+            packets,
+            keys,
+            members,
+            verdicts,
+            states: None,
+            known: None,
+            connections: &[],
+            copies: false,
+            untouched: true,
+        }
     }
 
     /// Adds the flow states. `numbers` holds the state block of each packet, by packet index. The instance's
@@ -115,6 +126,13 @@ impl<'a> Packets<'a> {
         bytes: usize,
     ) -> Self {
         self.states = Some(States { of_all, numbers, offset, bytes });
+        self
+    }
+
+    /// Adds the connection of each packet, by packet index.
+    #[must_use]
+    pub fn with_connections(mut self, connections: &'a [PacketConnection]) -> Self {
+        self.connections = connections;
         self
     }
 
@@ -141,7 +159,7 @@ impl<'a> Packets<'a> {
 
     /// Returns the flow state of the packet at an index below [`len`](Self::len), with the size of
     /// [`Instance::flow_state`](crate::Instance::flow_state). It is zeroed at first, and shared by the
-    /// packets of the flow. Returns `None` if the instance has no flow state, or if no memory was left for
+    /// packets of the flow, or of the connection. Returns `None` if the instance has no flow state, or if no memory was left for
     /// it.
     #[inline]
     pub fn state_mut(&mut self, place: usize) -> Option<&mut [u8]> {
@@ -166,6 +184,20 @@ impl<'a> Packets<'a> {
     pub fn flow_number(&self, place: usize) -> u32 {
         let Some(states) = &self.states else { return 0 };
         states.numbers.get(usize::from(self.members[place])).copied().unwrap_or(0)
+    }
+
+    /// Returns whether the packets come with their connections.
+    #[inline]
+    pub fn has_connections(&self) -> bool {
+        !self.connections.is_empty()
+    }
+
+    /// Returns the connection of the packet at an index below [`len`](Self::len), if the instance's state has the scope
+    /// [`Connection`](crate::StateScope::Connection).
+    #[inline]
+    pub fn connection(&self, place: usize) -> PacketConnection {
+        let index = self.members.get(place).map_or(usize::MAX, |member| usize::from(*member));
+        self.connections.get(index).copied().unwrap_or_default()
     }
 
     /// Returns the backlog of the packet at an index below [`len`](Self::len).

@@ -233,4 +233,15 @@ mod tests {
             assert!(refused(state, 3).starts_with("can't restore state of version 3: "));
         }
     }
+
+    #[test]
+    fn numbers_add_up_and_settings_stay() {
+        let first = json!({ "packets": { "udp": 2 }, "what": "all", "on": true, "ports": [80, 443],
+            "ranges": [{ "ports": "80", "dropped": 1 }], "rate": 0.5 });
+        let second = json!({ "packets": { "tcp": 3, "udp": 1 }, "what": "all", "on": true, "ports": [80, 443],
+            "ranges": [{ "ports": "80", "dropped": 4 }], "rate": 1 });
+        let sum = json!({ "packets": { "udp": 3, "tcp": 3 }, "what": "all", "on": true, "ports": [80, 443],
+            "ranges": [{ "ports": "80", "dropped": 5 }], "rate": 1.5 });
+        assert_eq!(merged(first, second), sum);
+    }
 }

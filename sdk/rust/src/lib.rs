@@ -65,7 +65,7 @@ pub use backlog::{Backlog, PayerBacklog, QueueBacklog};
 pub use host::Level;
 pub use map::{MapError, SharedMap};
 pub use millrace_plugin_abi::{Features, binary};
-pub use packet::{Packet, Verdict};
+pub use packet::{ConnectionStatus, Packet, Verdict};
 pub use packets::Packets;
 pub use plain::Plain;
 pub use plugin::{Declared, FlowEnd, Plugin, Refusal};

@@ -5,7 +5,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::slice;
 
-use millrace_plugin_abi::binary::{NO_OFFSET, RawPacket, packet_flags, verdict};
+use millrace_plugin_abi::binary::{NO_OFFSET, RawPacket, connection, packet_flags, verdict};
 
 use crate::{Backlog, Plain, host};
 
@@ -73,6 +73,22 @@ impl Verdict {
         };
         (raw.verdict, raw.reason, raw.target, raw.until) = (number, reason, target, until);
     }
+}
+
+/// Status of a packet's connection, if the manifest has `state: "connection"`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ConnectionStatus {
+    /// The router does not track the packet for this instance.
+    #[default]
+    Untracked,
+    /// The packet opens the connection, or repeats its opening before an answer.
+    New,
+    /// Both sides have sent packets, or the packet is the first answer.
+    Established,
+    /// The packet is an ICMP error that quotes a packet of the connection.
+    Related,
+    /// The packet belongs to no connection and can't open one, or contradicts the state of its connection.
+    Invalid,
 }
 
 /// Packet of a call. All offsets count from its first byte, where the link header begins.
@@ -144,6 +160,26 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.raw.flags & packet_flags::FIRST != 0
+    }
+
+    /// Returns the status of the packet's connection.
+    #[inline]
+    #[must_use]
+    pub fn connection(&self) -> ConnectionStatus {
+        match self.raw.connection {
+            connection::NEW => ConnectionStatus::New,
+            connection::ESTABLISHED => ConnectionStatus::Established,
+            connection::RELATED => ConnectionStatus::Related,
+            connection::INVALID => ConnectionStatus::Invalid,
+            _ => ConnectionStatus::Untracked,
+        }
+    }
+
+    /// Whether the packet goes to the side that opened its connection.
+    #[inline]
+    #[must_use]
+    pub fn is_reply(&self) -> bool {
+        self.raw.flags & packet_flags::REPLY != 0
     }
 
     /// Returns the EtherType behind all VLAN tags.
@@ -253,7 +289,7 @@ impl<'a> Packet<'a> {
         self.raw.tag = tag & 31;
     }
 
-    /// Returns the number of the flow, or `None` if the router has no record of the flow. The number stays
+    /// Returns the number of the flow or connection, or `None` if the router has no record of it. The number stays
     /// the same while the router keeps the record.
     #[inline]
     #[must_use]
@@ -261,8 +297,8 @@ impl<'a> Packet<'a> {
         (self.raw.flow != 0).then_some(self.raw.flow)
     }
 
-    /// Returns the flow's state, with the size of the manifest's `flow_state`. It is all zeros for a new
-    /// flow, and empty if the router keeps no state for this flow.
+    /// Returns the state of the flow or connection, with the size of the manifest's `flow_state`. It is all zeros at
+    /// first, and empty if the router keeps no state for this flow.
     #[inline]
     #[must_use]
     pub fn flow_bytes(&mut self) -> &mut [u8] {

@@ -134,7 +134,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Flow that has ended.
+/// Flow that has ended, or connection in the direction of its first packet.
 pub struct FlowEnd<'a> {
     pub(crate) raw: &'a RawFlowEnd,
     pub(crate) state: &'a [u8],

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use millrace_sdk::testing::{Fate, Router, TestMap, frame_of_ports};
 use millrace_sdk::{
-    Declared, FlowEnd, Packet, Packets, PayerBacklog, Plugin, QueueBacklog, Refusal, SharedMap, Verdict,
-    host, json, log, millrace_plugin, plain,
+    ConnectionStatus, Declared, FlowEnd, Packet, Packets, PayerBacklog, Plugin, QueueBacklog, Refusal,
+    SharedMap, Verdict, host, json, log, millrace_plugin, plain,
 };
 
 plain! {
@@ -100,6 +100,9 @@ fn obey(mut packet: Packet<'_>, now: u64) {
     match packet.transport().get(8) {
         Some(b'd') => packet.drop_for(7),
         Some(b'c') => packet.set(Verdict::Consume),
+        Some(b'a') if packet.connection() == ConnectionStatus::Established && packet.is_reply() => {
+            packet.drop_for(9)
+        }
         Some(b'p') => packet.set(Verdict::Ports(6)),
         Some(b'h') => packet.set(Verdict::Hold(now + 10)),
         Some(b't') => packet.set_tag(35),
@@ -138,6 +141,7 @@ millrace_plugin! {
     messages: { "say": "what: is repeated", "panic": "fails", "ended": "flows" },
     settings: r#"{"type": "object", "properties": {"mood": {"type": "string"}}}"#,
     window: 64,
+    state: "connection",
     flow_state: 12,
     service_state: 12,
     maps: [{ name: "one", key: 4, value: 2, entries: 1 }, { name: "two", key: 1, value: 1, entries: 9 }],
@@ -173,6 +177,7 @@ fn manifest_contains_the_declarations() {
     assert_eq!(manifest["messages"]["panic"], "fails");
     assert_eq!(manifest["settings"]["properties"]["mood"]["type"], "string");
     assert_eq!((&manifest["window"], &manifest["flow-state"]), (&64.into(), &12.into()));
+    assert_eq!(manifest["state"], "connection");
     assert_eq!((&manifest["state-version"], &manifest["contexts"]), (&3.into(), &2.into()));
     assert_eq!(manifest["cost"]["byte"], 0.5);
 }
@@ -182,8 +187,23 @@ fn features_of_other_keys_are_declared_by_themselves() {
     let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();
     let all =
         ["flow-state", "flow-ends", "service-state", "saved-state", "maps", "timers", "log", "packet-bytes"];
-    let more = ["packet-make", "flow-backlog", "requests", "host-companion", "to-ports", "classify"];
+    let more =
+        ["packet-make", "flow-backlog", "requests", "host-companion", "to-ports", "classify", "connections"];
     assert_eq!(manifest["features"], serde_json::json!([all.as_slice(), &more].concat()));
+}
+
+#[test]
+fn packets_come_with_their_connections() {
+    let mut router = router();
+    assert_eq!(one(&mut router, b"a").verdict, Verdict::Pass);
+    for (connection, verdict) in [
+        ((ConnectionStatus::Established, true), Verdict::Drop(9)),
+        ((ConnectionStatus::Established, false), Verdict::Pass),
+        ((ConnectionStatus::New, true), Verdict::Pass),
+    ] {
+        router.connection = connection;
+        assert_eq!(one(&mut router, b"a").verdict, verdict, "{connection:?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use millrace_packet::FlowKey;
-use millrace_pipeline::{Handover, flow_hash};
+use millrace_pipeline::Handover;
 use millrace_port::memory::Generator;
 use millrace_testkit::Random;
 use millrace_wire::MacAddr;
@@ -153,7 +153,7 @@ fn chosen_flows(case: Case, setup: Setup, chosen: Chosen) -> Vec<u32> {
     };
     let is_of = |flow: &u32| {
         let frame = udp_frame(case.family, NET, *flow, setup.routes);
-        let owner = key(&frame).map(|key| Handover::owner_of_hash(flow_hash(&key, seed), workers));
+        let owner = key(&frame).map(|key| Handover::owner_of_flow(&key, seed, workers));
         owner == Some(worker) && ((*flow % setup.routes) as usize % workers == worker) == leaves_here
     };
     (0..).filter(is_of).take((case.flows as usize).div_ceil(workers)).collect()

@@ -1,5 +1,6 @@
 //! Commands that change ports, routes, filters, schedulers and flows.
 
+pub(super) mod connection;
 pub(super) mod control_plane;
 pub(super) mod filter;
 pub(super) mod flow;

@@ -164,6 +164,15 @@ class Operations(Transport):
         """POST /configuration/save: writes the running configuration into the text of a file, and keeps its comments. Role: operator."""
         return self.json('POST', '/configuration/save', body=body)
 
+    def get_connections(
+        self,
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+    ) -> types.ConnectionsView:
+        """GET /connections: connections that the router tracks, which match a filter. Role: viewer."""
+        return self.json('GET', '/connections', query={'filter': filter, 'limit': limit})
+
     def get_control_plane(
         self,
     ) -> types.ControlPlaneView:

@@ -262,6 +262,62 @@ class Confirmed(TypedDict):
     """Number of the revision."""
 
 
+class ConnectionCountsView(TypedDict):
+    """Numbers of connections that the workers track."""
+    expired: int
+    """Connections that ended because no packet came."""
+    invalid: int
+    """Packets that belong to no connection, or contradict its state."""
+    known: int
+    """Connections."""
+    limit: int
+    """Maximum number of connections."""
+    packets: int
+    """Packets tracked."""
+    recycled: int
+    """Unconfirmed connections whose place a new one took in a full table."""
+    refused_full: int
+    """New connections refused because the table was full."""
+    refused_source: int
+    """New connections refused because their source had its maximum."""
+    sources: int
+    """Addresses that have opened connections."""
+
+
+class ConnectionView(TypedDict):
+    """Connection."""
+    answered: bool
+    """Whether the other side has answered."""
+    confirmed: bool
+    """Whether both sides have confirmed the connection: no new connection takes its place in a full table."""
+    destination: str
+    """Address of the other side."""
+    destination_port: int
+    """Port of the other side; 0 where the protocol has none."""
+    expires: float
+    """Seconds until the connection ends if no packet comes."""
+    identifier: int | None
+    """Identifier of an ICMP query; absent for other protocols."""
+    protocol: str
+    """IP protocol: its name, or its number."""
+    source: str
+    """Address of the side that opened the connection."""
+    source_port: int
+    """Port of the side that opened the connection; 0 where the protocol has none."""
+    state: str
+    """Phase of the protocol, such as `established`."""
+    worker: int
+    """Number of the worker that tracks the connection, counted from 0."""
+
+
+class ConnectionsView(TypedDict):
+    """List of connections."""
+    connections: list[ConnectionView]
+    """First of the matching connections, in no particular order."""
+    found: int
+    """Number of matching connections, including connections that are not listed."""
+
+
 ControlClassView: TypeAlias = 'dict[str, Any]'
 """Class of packets to the router itself."""
 
@@ -2534,6 +2590,8 @@ class StatusAnswer(TypedDict):
     """Status of the daemon and of its API."""
     applying: NotRequired[ApplyingView | None]
     """Progress of the running transaction; absent if none runs."""
+    connections: ConnectionCountsView
+    """Connections that the workers track for plugins."""
     crashes: NotRequired[list[CrashView] | None]
     """Worker panics with a stored capture, the oldest first; absent if there are none."""
     flow_states: FlowStatesView

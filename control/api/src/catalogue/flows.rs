@@ -1,13 +1,15 @@
-//! Resources of flows and of the lookup of a packet.
+//! Resources of flows and connections, and of the lookup of a packet.
 
 use millrace_controller::FlowQuery;
-use millrace_controller::operation::{FlushFlows, ListFlows, Lookup, ReleaseFlow, ReserveFlow};
+use millrace_controller::operation::{
+    FlushFlows, ListConnections, ListFlows, Lookup, ReleaseFlow, ReserveFlow,
+};
 
 use crate::endpoint::{Endpoint, Resource};
 use crate::resources::principals::{ReleaseQuery, release};
 use crate::resources::{ask, create, placement, run};
 
-/// Returns the resources of flows and of the lookup of a packet.
+/// Returns the resources of flows and connections, and of the lookup of a packet.
 pub(super) fn flows() -> Vec<Resource> {
     vec![
         Resource::new("/flows")
@@ -19,6 +21,11 @@ pub(super) fn flows() -> Vec<Resource> {
                 Endpoint::delete::<FlushFlows>("flushes flows that match a filter").arguments::<FlushFlows>(),
                 ask::<FlushFlows>,
             ),
+        Resource::new("/connections").on(
+            Endpoint::get::<ListConnections>("connections that the router tracks, which match a filter")
+                .arguments::<ListConnections>(),
+            ask::<ListConnections>,
+        ),
         Resource::new("/reservations").on(
             Endpoint::create::<ReserveFlow>(
                 "reserves processor time or a rate for flows: adds a principal, a filter and a binding together",

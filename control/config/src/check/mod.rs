@@ -57,6 +57,7 @@ pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> W
     let checker = Checker { config, left_out, found, place: Cell::default(), wrong: RefCell::default() };
     checker.at("router", None).router();
     checker.at("control-plane", None).control_plane();
+    checker.at("connections", None).connections();
     checker.at("plugins", None).plugins(&config.plugins);
     checker.at("api", None).api(&config.api);
     checker.unique("port", config.port.iter().map(|port| &port.name));

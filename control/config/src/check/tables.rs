@@ -1,12 +1,12 @@
-//! Checks of the tables `router`, `control-plane`, `api` and `plugins`.
+//! Checks of the tables `router`, `control-plane`, `connections`, `api` and `plugins`.
 
 use std::ops::RangeInclusive;
 
 use millrace_units::{Message, count};
 
 use super::Checker;
-use crate::schema::Plugins;
 use crate::schema::api::Api;
+use crate::schema::{Connections, Plugins};
 
 /// Returns the name of a setting of a table.
 fn setting(table: &str, key: &str) -> Message {
@@ -60,6 +60,12 @@ impl Checker<'_> {
         for (key, rate) in self.config.control_plane.rates() {
             self.within("control-plane", key, rate.into(), 1..=10_000_000, " packets per second");
         }
+    }
+
+    pub(super) fn connections(&self) {
+        let Connections { maximum, per_source, .. } = self.config.connections;
+        self.within("connections", "maximum", maximum.into(), 1024..=1 << 26, " connections");
+        self.within("connections", "per-source", per_source.into(), 1..=1 << 26, " connections");
     }
 
     pub(super) fn api(&self, api: &Api) {

@@ -96,7 +96,7 @@ impl Saving<'_> {
         self.bindings(file, runs)
     }
 
-    /// Writes the tables `router`, `control-plane`, `admission`, `api` and `plugins`, and the ports.
+    /// Writes the tables `router`, `control-plane`, `connections`, `admission`, `api` and `plugins`, and the ports.
     fn settings(&mut self, file: &Config, runs: &Config) -> Saved {
         let normal = file.clone().normalized();
         let mut router = normal.router.clone();
@@ -108,6 +108,8 @@ impl Saving<'_> {
         self.table("router", &router, &runs.router, &crate::schema::Router::default())?;
         let usual = crate::schema::ControlPlane::default();
         self.table("control-plane", &normal.control_plane, &runs.control_plane, &usual)?;
+        let usual = crate::schema::Connections::default();
+        self.table("connections", &normal.connections, &runs.connections, &usual)?;
         self.table("admission", &normal.admission, &runs.admission, &crate::schema::Admission::default())?;
         self.table("api", &normal.api, &runs.api, &crate::schema::api::Api::default())?;
         self.table("plugins", &normal.plugins, &runs.plugins, &crate::schema::Plugins::default())?;

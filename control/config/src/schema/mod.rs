@@ -3,6 +3,7 @@
 mod admission;
 mod allowance;
 pub(crate) mod api;
+mod connections;
 mod control_plane;
 mod gate;
 mod place;
@@ -23,6 +24,7 @@ use api::Api;
 
 pub use admission::Admission;
 pub use allowance::Allowance;
+pub use connections::Connections;
 pub use control_plane::ControlPlane;
 pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};
 pub use plugins::{
@@ -43,6 +45,9 @@ pub struct Config {
     /// Control-plane policing.
     #[serde(skip_serializing_if = "is_default")]
     pub control_plane: ControlPlane,
+    /// Connections that the router tracks for plugins.
+    #[serde(skip_serializing_if = "is_default")]
+    pub connections: Connections,
     /// How much of the resources may be promised.
     #[serde(skip_serializing_if = "is_default")]
     pub admission: Admission,

@@ -29,7 +29,7 @@ impl Gates<'_> {
     /// Sends changes of instances, gates and bindings to the workers. Doesn't wait until they are in force.
     pub fn tell(&mut self, changes: Vec<PluginChange>) -> Result<(), ControlError> {
         let workers = self.workers.len();
-        let commands = plugin_commands(&self.model.plugins, self.tables, changes, workers)?;
+        let commands = plugin_commands(self.model, self.tables, changes, workers)?;
         self.workers.tell_each(commands)
     }
 

@@ -25,6 +25,7 @@ impl Model {
         let mut config = Config {
             router: self.router.clone(),
             control_plane: self.control_plane.clone(),
+            connections: self.fixed.connections.clone(),
             admission: self.admission.clone(),
             port: self.ports.iter().map(|plan| running_port(self, plan)).collect(),
             route: self.routes.values().cloned().collect(),

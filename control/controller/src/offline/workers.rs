@@ -6,7 +6,7 @@ use millrace_config::Config;
 use millrace_packet::{FlowKey, Pool};
 use millrace_pipeline::{
     Command, CounterCommand, DeviceId, Event, Handover, HandoverRings, NeighbourChange, NeighbourCommand,
-    NeighbourKnowledge, NoHost, ReplyTo, Snapshot, Worker, WorkerLink, flow_hash,
+    NeighbourKnowledge, NoHost, ReplyTo, Snapshot, Worker, WorkerLink,
 };
 use millrace_port::Port;
 use millrace_units::{Instant, PortId};
@@ -55,7 +55,7 @@ impl OfflineWorkers {
 
     /// Returns the worker that owns a flow.
     pub fn owner_of_flow(&self, key: &FlowKey) -> usize {
-        Handover::owner_of_hash(flow_hash(key, SEED), self.len())
+        Handover::owner_of_flow(key, SEED, self.len())
     }
 
     /// Adds a device to the worker that owns it.

@@ -1,4 +1,4 @@
-//! Operations on flows and placements, and the lookup of a packet.
+//! Operations on flows, connections and placements, and the lookup of a packet.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -6,8 +6,10 @@ use std::time::Instant;
 use millrace_classify::CompiledSelection;
 use millrace_config::ServiceLevel;
 use millrace_pipeline::{
-    FlowCommand, FlowPage, FlowReport, FlowScan, ObservationCommand, ReplyTo, SchedulerCommand,
+    ConnectionCommand, ConnectionReport, ConnectionScan, FlowCommand, FlowPage, FlowReport, FlowScan,
+    ObservationCommand, ReplyTo, SchedulerCommand,
 };
+use millrace_wire::Protocol;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -24,7 +26,9 @@ use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
 use crate::operation::{Effect, Operation};
 use crate::request::{FlowOrder, FlowQuery, NewPlacement, WantedLevel};
 use crate::router::Inner;
-use crate::view::{FlowsView, Flushed, LookupView, PlacementView, PlacementsView};
+use crate::view::{
+    ConnectionView, ConnectionsView, FlowsView, Flushed, LookupView, PlacementView, PlacementsView,
+};
 
 /// Lists the flows that a filter selects, in the requested order and up to a limit.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -99,6 +103,46 @@ impl Operation for FlushFlows {
         let mut flushed = 0;
         acting.scan(FlowCommand::Flush, &filter, |_, _| flushed += 1).await?;
         Ok(Flushed { flushed })
+    }
+}
+
+/// Lists the connections that a filter selects, up to a limit.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListConnections {
+    /// Filter of the connections; a connection is listed if packets of either direction could match, at any ingress port.
+    /// All connections by default.
+    pub filter: Option<String>,
+    /// Maximum number of listed connections, 1 to 10,000; 100 by default.
+    pub limit: Option<usize>,
+}
+
+impl Operation for ListConnections {
+    type Answer = ConnectionsView;
+    type Kind = Query;
+
+    /// # Errors
+    /// Returns an error for an invalid filter or limit, or if the data plane does not answer.
+    async fn carry_out(self, router: &Reading) -> Result<ConnectionsView, ControlError> {
+        let limit = ControlError::in_range("limit", self.limit.unwrap_or(LIMIT), 1..=MOST)?;
+        let filter = router.flows(self.filter.as_deref())?;
+        let mut all = ConnectionsView { found: 0, connections: Vec::new() };
+        let workers = router.lock().workers.len();
+        for worker in 0..workers {
+            let mut from = Some(1);
+            while let Some(start) = from {
+                let scan = ConnectionScan { from: start, filter: filter.clone() };
+                let ask = |reply| ConnectionCommand::Scan(scan, reply);
+                let page = router.lock().seen().workers.get(worker).ask(ask)?;
+                all.found += page.connections.len();
+                let room = limit - all.connections.len();
+                let views = page.connections.into_iter().take(room).map(|one| connection_view(&one, worker));
+                all.connections.extend(views);
+                from = page.next.filter(|next| *next > start);
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -249,4 +293,21 @@ async fn count_flows(router: &Reading, concerned: &[Concerned]) -> Result<(Vec<C
     let mut flows = Vec::new();
     router.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;
     Ok(counts_of(&flows, concerned, &router.lock().model))
+}
+
+fn connection_view(connection: &ConnectionReport, worker: usize) -> ConnectionView {
+    let key = &connection.key;
+    ConnectionView {
+        protocol: Protocol(key.protocol).to_string(),
+        source: key.source().to_string(),
+        source_port: key.source_port,
+        destination: key.destination().to_string(),
+        destination_port: key.destination_port,
+        identifier: connection.identifier,
+        state: connection.phase,
+        answered: connection.is_answered,
+        confirmed: connection.is_assured,
+        expires: connection.rest.as_secs_f64(),
+        worker,
+    }
 }

@@ -31,7 +31,7 @@ pub use self::filters::{
     AddFilter, AddFilters, Bind, CheckFilters, CreateGate, ExplainFilters, ListBindings, ListGates,
     RemoveFilter, RemoveFilters, RemoveGate, SetGateTable, Unbind,
 };
-pub use self::flows::{FlushFlows, ListFlows, ListPlacements, Lookup, PlaceFlows};
+pub use self::flows::{FlushFlows, ListConnections, ListFlows, ListPlacements, Lookup, PlaceFlows};
 pub use self::instances::{
     ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, ListInstances, MoveInstance,
     RenameInstance, SetInstance,

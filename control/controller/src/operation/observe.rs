@@ -303,6 +303,7 @@ fn status_view(inner: &mut Seen<'_>, snapshot: &Snapshot) -> StatusView {
         routes: inner.routes.table.len(),
         flows: show::flow_table(&snapshot.flows),
         flow_states: show::flow_states(snapshot.flow_states),
+        connections: show::connections(snapshot.connections),
         offloaded_flows,
         iterations: IterationsView {
             busy: snapshot.iterations.0,

@@ -17,6 +17,7 @@ use crate::request::NewPlugin;
 use crate::router::Inner;
 use crate::show::hexadecimal;
 use crate::view::{HeldView, MapEntryView, MapView, PluginDetailView, PluginView, ReleaseView};
+use crate::workers::commands::connections_at_worker;
 use crate::{ControlError, show};
 
 /// Lists the available plugins.
@@ -238,7 +239,9 @@ impl Inner {
         let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
         // The entry is removed first, because a crash of the new instance adds another entry.
         self.quarantine().forget(name, plugin.name())?;
-        if let Err(error) = self.plugins.late_releases.begin(&mut self.workers, successors, version) {
+        let connections = connections_at_worker(&self.model.fixed.connections, workers);
+        let begun = self.plugins.late_releases.begin(&mut self.workers, successors, version, connections);
+        if let Err(error) = begun {
             self.quarantine().hold_again(held)?;
             return Err(error);
         }

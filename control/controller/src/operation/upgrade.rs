@@ -25,6 +25,7 @@ use crate::plugins::upgrade::{Late, Succeeded, handed_on, succeed_all};
 use crate::request::{NewPlugin, Upgrade};
 use crate::router::{Inner, Router};
 use crate::view::{ShadowView, UpgradeView};
+use crate::workers::commands::connections_at_worker;
 
 /// Time limit of a trial. The trial ends then, even if too few packets have arrived.
 const TRIAL: Duration = Duration::from_secs(10);
@@ -368,7 +369,9 @@ fn restore_version(inner: &mut Inner, old: &dyn Plugin, versions: (u32, u32)) ->
     let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
     let versions = (versions.1, versions.0);
     // If the worker still doesn't answer, it nevertheless gets the old version at last.
-    if succeed_all(&mut inner.workers, successors, (Inheritance::Tried, Late::CarryOut), versions).is_ok() {
+    let connections = connections_at_worker(&inner.model.fixed.connections, inner.workers.len());
+    let treatment = (Inheritance::Tried, Late::CarryOut);
+    if succeed_all(&mut inner.workers, successors, treatment, versions, connections).is_ok() {
         let registry = inner.model.plugins.instance_registry_mut();
         maps.into_iter().for_each(|(id, maps)| registry.note_maps(id, maps));
     }
@@ -410,7 +413,9 @@ impl Inner {
         let versions = (old.state_version(), plugin.state_version());
         let unloaded =
             self.offload.unload_other_variants((&*old, &**plugin), &self.model, &mut self.workers)?;
-        let all = match succeed_all(&mut self.workers, successors, (inheritance, Late::CallOff), versions) {
+        let connections = connections_at_worker(&self.model.fixed.connections, self.workers.len());
+        let treatment = (inheritance, Late::CallOff);
+        let all = match succeed_all(&mut self.workers, successors, treatment, versions, connections) {
             Ok(all) => all,
             Err(problem) => {
                 if matches!(problem, ControlError::Silent(_)) {

@@ -15,6 +15,7 @@ pub fn built_in_plugins() -> Vec<Arc<dyn Plugin>> {
         Arc::new(millrace_plugin_minimal_ip::MinimalIp),
         Arc::new(millrace_plugin_mirror::Mirror),
         Arc::new(millrace_plugin_spread::Spread),
+        Arc::new(millrace_plugin_firewall::Firewall),
         Arc::new(millrace_plugin_sample::Sample),
     ]
 }

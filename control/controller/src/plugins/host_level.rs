@@ -261,7 +261,7 @@ fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
             drop(plugins.apply(PluginChange::AddInstance { id, instance }));
         }),
         HostCommand::Remove(id) => match plugins.apply(PluginChange::RemoveInstance { id }) {
-            Remains::Instance(instance) => drop(instance),
+            Remains::Instance(instance, states) => drop((instance, states)),
             Remains::Nothing | Remains::Table(_) => {}
         },
         HostCommand::Message(id, bytes) => plugins.message(id, bytes, now()),

@@ -10,7 +10,7 @@ use millrace_units::InstanceId;
 use crate::ControlError;
 use crate::model::Model;
 use crate::observe::Observation;
-use crate::plugins::upgrade::succession;
+use crate::plugins::upgrade::{give, states_of, succession};
 use crate::workers::Workers;
 use crate::workers::handle::Answer;
 
@@ -25,15 +25,22 @@ impl LateReleases {
     /// Replaces an instance in quarantine by new ones of the state version `version`, at all workers at the same time.
     /// A worker that doesn't answer in time replaces it when it resumes.
     ///
+    /// `connections`: maximum number of connections of each worker.
+    ///
     /// # Errors
-    /// A worker has ended, or doesn't have the instance.
+    /// A worker has ended, or doesn't have the instance, or the kernel has no memory for its states.
     pub fn begin(
         &mut self,
         workers: &mut Workers,
         successors: Successors,
         version: u32,
+        connections: u32,
     ) -> Result<(), ControlError> {
         let (id, inheritance) = (successors.id, Inheritance::Renounced);
+        let states = successors.instances.iter().map(|contexts| states_of(id, contexts, connections));
+        for (worker, states) in states.collect::<Result<Vec<_>, _>>()?.into_iter().enumerate() {
+            give(workers.get(worker), states)?;
+        }
         let mut instances = successors.instances.into_iter();
         let answers = workers.ask_with_late(|_, reply| {
             let contexts = instances.next().unwrap_or_default();

@@ -1,12 +1,15 @@
 //! Replaces instances while packets pass through them, and hands over their state.
 
 use millrace_pipeline::PluginCommand;
-use millrace_plugin::{FaultHistory, Inheritance, Inherited, Succession, Successor, Successors};
-use millrace_plugin_abi::{Instance, Plugin};
+use millrace_plugin::{
+    ConnectionStates, FaultHistory, Inheritance, Inherited, PluginChange, Succession, Successor, Successors,
+};
+use millrace_plugin_abi::{Instance, Plugin, StateScope};
 use millrace_units::InstanceId;
 
 use crate::ControlError;
 use crate::workers::Workers;
+use crate::workers::commands::states_for;
 use crate::workers::handle::{WorkerHandle, ended};
 
 /// Old instance that was replaced at a worker, kept so that a failed upgrade can restore it.
@@ -17,6 +20,8 @@ struct Replaced {
     contexts: Vec<Box<dyn Instance>>,
     /// Its faults.
     history: FaultHistory,
+    /// Its states of connections, unless the successor has them.
+    connection_states: Option<ConnectionStates>,
 }
 
 /// Treatment of an upgrade that a worker does not answer in time.
@@ -45,41 +50,49 @@ pub(crate) struct Succeeded {
     pub of_flows: Option<String>,
 }
 
-/// Returns the text for lost flow state. `old` and `new` are the state's sizes per flow before and after the
-/// upgrade, in bytes.
-fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
+/// Returns the text for lost flow state. `old` and `new` are the size per flow in bytes, and the scope, before and after
+/// the upgrade.
+fn loss_of_flows(old: (usize, StateScope), new: (usize, StateScope), same_version: bool) -> String {
     let change = match same_version {
-        true => format!("the size per flow changed from {old} to {new} bytes"),
+        true if old.1 != new.1 => {
+            format!("its scope changed from {} to {}", old.1.name(), new.1.name())
+        }
+        true => format!("the size per flow changed from {} to {} bytes", old.0, new.0),
         false => "the state-version changed".to_owned(),
     };
     format!("its flow state is lost: {change}")
 }
 
 /// Replaces instances: at all workers, or at none. `version` and `own_version` are the state versions of the
-/// old and the new instances. Returns the outcomes of the state hand-over, by instance and worker.
+/// old and the new instances, `connections` the maximum number of connections of each worker. Returns the outcomes of the
+/// state hand-over, by instance and worker.
 pub(crate) fn succeed_all(
     workers: &mut Workers,
     successors: Vec<Successors>,
     (inheritance, late): (Inheritance, Late),
     (version, own_version): (u32, u32),
+    connections: u32,
 ) -> Result<Vec<Succeeded>, ControlError> {
+    let same_version = version == own_version;
     let (mut replaced, mut all) = (Vec::new(), Vec::new());
     for Successors { id, name, instances, .. } in successors {
         let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
         for (worker, contexts) in instances.into_iter().enumerate() {
-            let (same_version, new) = (version == own_version, flow_state(&contexts));
+            let new = flow_state(&contexts);
+            let handle = workers.get(worker);
+            let given = states_of(id, &contexts, connections).and_then(|states| give(handle, states));
             let successor = Successor::new(contexts, inheritance, version, same_version);
-            match succeed(workers.get(worker), id, successor, late) {
-                Ok(Succession { contexts, inherited, history }) => {
+            match given.and_then(|()| succeed(handle, id, successor, late)) {
+                Ok(Succession { contexts, inherited, history, connection_states }) => {
                     let old = flow_state(&contexts);
-                    let is_lost = old > 0 && !(old == new && same_version);
+                    let is_lost = old.0 > 0 && !(old == new && same_version);
                     succeeded.of_flows = is_lost.then(|| loss_of_flows(old, new, same_version));
                     // `succession` has turned a refusal into an error.
                     succeeded.inherited.extend(inherited.ok());
-                    replaced.push(Replaced { worker, id, contexts, history });
+                    replaced.push(Replaced { worker, id, contexts, history, connection_states });
                 }
                 Err(problem) => {
-                    undo(workers, replaced);
+                    undo(workers, replaced, same_version);
                     return Err(problem.of(&format!("instance {:?}", succeeded.name)));
                 }
             }
@@ -89,9 +102,29 @@ pub(crate) fn succeed_all(
     Ok(all)
 }
 
-/// Returns the size of the flow state of an instance, in bytes per flow. All contexts have the same size.
-fn flow_state(contexts: &[Box<dyn Instance>]) -> usize {
-    contexts.first().map_or(0, |instance| instance.flow_state())
+/// Returns the size of the flow state of an instance in bytes per flow, and its scope. All contexts have the same.
+fn flow_state(contexts: &[Box<dyn Instance>]) -> (usize, StateScope) {
+    let first = contexts.first();
+    first.map_or((0, StateScope::Flow), |instance| (instance.flow_state(), instance.state_scope()))
+}
+
+/// Returns the command that gives a worker states for an instance with these contexts, which replaces another one next;
+/// `None` if its state does not belong to connections. The worker gives them back if the states of the old instance stay.
+///
+/// # Errors
+/// The kernel has no memory.
+pub(super) fn states_of(
+    id: InstanceId,
+    contexts: &[Box<dyn Instance>],
+    connections: u32,
+) -> Result<Option<PluginCommand>, ControlError> {
+    let Some(instance) = contexts.first() else { return Ok(None) };
+    Ok(states_for(id, &**instance, connections)?.map(|change| PluginCommand::Change(vec![change])))
+}
+
+/// Sends a worker the command of [`states_of`].
+pub(super) fn give(worker: &mut WorkerHandle, states: Option<PluginCommand>) -> Result<(), ControlError> {
+    states.map_or(Ok(()), |states| worker.tell(states))
 }
 
 /// Replaces an instance at a worker. Returns the old copies, their faults and the outcome of the state hand-over.
@@ -135,12 +168,16 @@ pub(super) fn succession(answer: Option<Succession>) -> Result<Succession, Contr
 }
 
 /// Restores the old instances at their workers, after an upgrade failed at a later worker. The old instances
-/// keep their own state and their faults.
-fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
-    for Replaced { worker, id, contexts, history } in replaced {
+/// keep their own state and their faults. `same_version`: whether both have the same version of the state format, so that
+/// they share the states of flows and connections. Otherwise, an old instance gets its states of connections back.
+fn undo(workers: &mut Workers, replaced: Vec<Replaced>, same_version: bool) {
+    for Replaced { worker, id, contexts, history, connection_states } in replaced {
         let (inheritance, history) = (Inheritance::Renounced, Some(history));
-        let successor = Successor { history, ..Successor::new(contexts, inheritance, 0, false) };
-        if let Err(problem) = succeed(workers.get(worker), id, successor, Late::CarryOut) {
+        let successor = Successor { history, ..Successor::new(contexts, inheritance, 0, same_version) };
+        let worker = workers.get(worker);
+        let change = connection_states.map(|states| PluginChange::GiveStates { id, states });
+        let given = give(worker, change.map(|change| PluginCommand::Change(vec![change])));
+        if let Err(problem) = given.and_then(|()| succeed(worker, id, successor, Late::CarryOut).map(drop)) {
             tracing::error!("can't restore an instance after a failed upgrade: {problem}");
         }
     }
@@ -196,7 +233,9 @@ mod tests {
                 }
                 let inherited = if claim { Ok(Inherited::Nothing) } else { Err("called off".to_owned()) };
                 let (contexts, history) = (successor.contexts, FaultHistory::default());
-                reply.send(Some(Succession { contexts, inherited, history })).unwrap();
+                reply
+                    .send(Some(Succession { contexts, inherited, history, connection_states: None }))
+                    .unwrap();
                 told.send(claim).unwrap();
             });
             let mut workers = Workers::new(vec![worker], 1);
@@ -205,9 +244,16 @@ mod tests {
                 vec![successors(1)],
                 (Inheritance::Required, Late::CallOff),
                 (0, 0),
+                1,
             );
             assert_eq!((result.is_ok(), claimed.recv()), (is_in_time, Ok(is_in_time)));
         }
+    }
+
+    #[test]
+    fn upgrade_that_changes_only_the_scope_loses_the_state() {
+        let loss = loss_of_flows((8, StateScope::Flow), (8, StateScope::Connection), true);
+        assert_eq!(loss, "its flow state is lost: its scope changed from flow to connection");
     }
 
     /// The second worker refuses the successor, so the first one gets its old instance back, with its faults.
@@ -218,16 +264,19 @@ mod tests {
             let told = told.clone();
             answering(number, move |command| {
                 let (successor, reply) = replacement(command);
-                told.send((number, successor.history.is_some())).unwrap();
+                told.send((number, successor.history.is_some(), successor.same_version)).unwrap();
                 let inherited = if number == 0 { Ok(Inherited::Nothing) } else { Err("full".to_owned()) };
                 let (contexts, history) = (successor.contexts, FaultHistory::default());
-                reply.send(Some(Succession { contexts, inherited, history })).unwrap();
+                let connection_states = None;
+                reply.send(Some(Succession { contexts, inherited, history, connection_states })).unwrap();
             })
         });
         let mut workers = Workers::new(workers.collect(), 1);
-        let result =
-            succeed_all(&mut workers, vec![successors(2)], (Inheritance::Required, Late::CallOff), (0, 0));
+        let treatment = (Inheritance::Required, Late::CallOff);
+        let result = succeed_all(&mut workers, vec![successors(2)], treatment, (0, 0), 1);
         assert!(result.is_err_and(|error| error.to_string().contains("full")));
-        assert_eq!(seen.try_iter().collect::<Vec<_>>(), [(0, false), (1, false), (0, true)]);
+        // Both versions of the state are the same, so the states of flows and connections stay.
+        let expected = [(0, false, true), (1, false, true), (0, true, true)];
+        assert_eq!(seen.try_iter().collect::<Vec<_>>(), expected);
     }
 }

@@ -19,6 +19,7 @@ use crate::model::Model;
 use crate::model::placements::Owner;
 use crate::plugins::upgrade::{Late, handed_on, succeed_all};
 use crate::workers::ask::Ask;
+use crate::workers::commands::connections_at_worker;
 
 impl Inner {
     /// Creates an instance at control and at the workers, at the level of its service if it has one.
@@ -69,12 +70,9 @@ impl Inner {
             true => None,
             false => plugins.instance_registry().host_companion(&*plugin, &settings)?,
         };
-        let succeeded = succeed_all(
-            &mut self.workers,
-            vec![successors],
-            (Inheritance::Tried, Late::CarryOut),
-            (version, version),
-        );
+        let connections = connections_at_worker(&self.model.fixed.connections, self.workers.len());
+        let (treatment, versions) = ((Inheritance::Tried, Late::CarryOut), (version, version));
+        let succeeded = succeed_all(&mut self.workers, vec![successors], treatment, versions, connections);
         // A worker that does not answer still switches to the new instance when it resumes. So the model gets
         // the new settings. The transaction sets the old ones again.
         if succeeded.as_ref().err().is_none_or(ControlError::is_failure) {

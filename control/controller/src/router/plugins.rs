@@ -13,6 +13,7 @@ use crate::plugins::load::{Admitted, Loaded, Part, admit_new, admit_version};
 use crate::plugins::loader::Loader;
 use crate::plugins::upgrade::{Late, succeed_all};
 use crate::request::NewPlugin;
+use crate::workers::commands::connections_at_worker;
 
 impl Router {
     /// Loads the file of a new plugin, or of another version of plugin `version_of`. Checks name, signer and
@@ -73,10 +74,12 @@ impl Router {
         let workers = inner.workers.len();
         let Ok(successors) = inner.model.plugins.successors(&*plugin, workers) else { return };
         let version = plugin.state_version();
+        let connections = connections_at_worker(&inner.model.fixed.connections, workers);
         for one in successors {
             let (id, maps) = (one.id, one.maps.clone());
-            let (inheritance, versions) = ((Inheritance::Indispensable, Late::CallOff), (version, version));
-            match succeed_all(&mut inner.workers, vec![one], inheritance, versions) {
+            let treatment = (Inheritance::Indispensable, Late::CallOff);
+            let versions = (version, version);
+            match succeed_all(&mut inner.workers, vec![one], treatment, versions, connections) {
                 Ok(_) => inner.model.plugins.instance_registry_mut().note_maps(id, maps),
                 Err(problem) => tracing::info!(
                     "plugin {name}: {problem}; the instance uses the {tier} code once it is created again"

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Pending, PluginInterfaceView};
+use super::{ConnectionCountsView, Pending, PluginInterfaceView};
 
 /// Result of clearing the counters.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
@@ -86,6 +86,8 @@ pub struct StatusView {
     pub flows: FlowTableView,
     /// Flow state that plugins keep.
     pub flow_states: FlowStatesView,
+    /// Connections that the workers track for plugins.
+    pub connections: ConnectionCountsView,
     /// Offloaded flows; absent without a flow cache.
     pub offloaded_flows: Option<OffloadedFlowsView>,
     /// Iterations of all workers, summed.

@@ -83,7 +83,7 @@ impl Workers {
 
     pub fn owner_of_flow(&mut self, key: &FlowKey) -> &mut WorkerHandle {
         let workers = self.len();
-        self.get(Handover::owner_of_hash(flow_hash(key, self.seed), workers))
+        self.get(Handover::owner_of_flow(key, self.seed, workers))
     }
 
     /// Sends a command to all workers.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::support::{Folder, repository};
 use millrace_plugin_abi::binary::{
     ABI_VERSION, HOST_FUNCTIONS, MOST_PACKETS, NO_OFFSET, RawBacklog, RawCall, RawFlowEnd, RawPacket,
-    backlog, map_answer, packet_flags, verdict,
+    backlog, connection, map_answer, packet_flags, verdict,
 };
 use millrace_plugin_abi::process::{
     ANSWER_LANE, BELL, Layout, MOST_BYTES, MOST_READ, REQUEST_LANE, VERSION, answer, request,
@@ -38,7 +38,7 @@ fn layouts() -> String {
     let mut text = "#include \"millrace.h\"\n".to_owned();
     layout!(text, RawCall, "millrace_call": size packet_size count now packets);
     layout!(text, RawPacket, "millrace_packet": size flags length window window_length network transport ether_type family
-        protocol tag exceptions port number state flow source_port destination_port verdict reason target reserved until);
+        protocol tag exceptions port number state flow source_port destination_port verdict reason target connection until);
     layout!(text, RawFlowEnd, "millrace_flow_end": size family protocol source_port destination_port port reserved flow
         source destination packets bytes state);
     layout!(text, RawBacklog, "millrace_waiting": size of port queue packets instance_packets bytes instance_bytes
@@ -47,13 +47,19 @@ fn layouts() -> String {
 }
 
 fn numbers() -> String {
-    let numbers: [(&str, u64); 29] = [
+    let numbers: [(&str, u64); 35] = [
         ("ABI_VERSION", ABI_VERSION.into()),
         ("MOST_PACKETS", MOST_PACKETS as u64),
         ("NO_OFFSET", NO_OFFSET.into()),
         ("MORE", packet_flags::MORE.into()),
         ("COPY", packet_flags::COPY.into()),
         ("FIRST", packet_flags::FIRST.into()),
+        ("TO_OPENER", packet_flags::REPLY.into()),
+        ("UNTRACKED", connection::UNTRACKED.into()),
+        ("NEW", connection::NEW.into()),
+        ("ESTABLISHED", connection::ESTABLISHED.into()),
+        ("RELATED", connection::RELATED.into()),
+        ("INVALID", connection::INVALID.into()),
         ("TTL", exceptions::TTL.into()),
         ("OPTIONS", exceptions::OPTIONS.into()),
         ("FRAGMENT", exceptions::FRAGMENT.into()),

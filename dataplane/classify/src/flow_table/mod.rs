@@ -53,7 +53,7 @@ mod tests;
 pub use self::config::{FlowTableConfig, LARGEST};
 pub use self::counts::FlowTableCounts;
 pub use self::error::{FlowTableError, Full};
-pub use self::index::flow_hash;
+pub use self::index::{connection_hash, flow_hash};
 pub use self::meeting::{Meeting, Sought};
 pub use self::removal::{RemovalReason, RemovedFlow};
 pub use self::storage::{FlowAnswer, FlowIndex, FlowRecord, NearKey};

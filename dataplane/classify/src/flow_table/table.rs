@@ -191,6 +191,12 @@ impl FlowTable {
         self.hash.of_both(key)
     }
 
+    /// Returns the [hash of the connection](crate::connection_hash) of a key.
+    #[inline]
+    pub fn connection_hash(&self, key: &FlowKey) -> u32 {
+        self.hash.of_connection(key)
+    }
+
     /// Returns both hashes of an IPv4 key. `last` is the key's last word without the ingress port, `port` the
     /// [term of the ingress port](Self::hash_of_port).
     #[inline(always)]

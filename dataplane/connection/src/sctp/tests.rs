@@ -121,3 +121,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn tags_are_learned_again_after_a_change_of_epoch() {
+    let mut sctp = established();
+    let data = |tag| packet(tag, &[(0, 3, &[1; 9])]);
+    assert_eq!(sctp.advance(Direction::Original, &data(7)), Err(Invalid::Tag));
+    sctp.enter_epoch(1);
+    sctp.advance(Direction::Original, &data(7)).unwrap();
+    sctp.advance(Direction::Reply, &data(9)).unwrap();
+    for (direction, tag) in [(Direction::Original, 9), (Direction::Reply, 7)] {
+        assert_eq!(sctp.advance(direction, &data(tag)), Err(Invalid::Tag));
+    }
+}

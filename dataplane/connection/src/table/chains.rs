@@ -43,10 +43,15 @@ impl<T: Chained> Chains<T> {
         self.used
     }
 
+    /// Returns the number of slots.
+    pub fn maximum(&self) -> u32 {
+        self.slots.len() as u32 - 1
+    }
+
     /// Returns whether no slot is free.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.used as usize + 1 >= self.slots.len()
+        self.used >= self.maximum()
     }
 
     /// Returns the bytes that the table maps for each slot.

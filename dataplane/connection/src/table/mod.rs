@@ -7,6 +7,8 @@ mod sources;
 mod tests;
 mod wheel;
 
+use std::ops::Range;
+
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
@@ -49,8 +51,8 @@ pub struct ConnectionTable {
     wheel: Wheel,
     timeouts: Timeouts,
     adopts: bool,
-    /// Serial number of the connection opened last.
-    serial: u32,
+    /// Number of times that packets may have begun or ceased to pass untracked. Wraps around.
+    epoch: u16,
 }
 
 /// Packet to be tracked.
@@ -84,8 +86,25 @@ impl ConnectionTable {
             wheel: Wheel::new(now),
             timeouts,
             adopts,
-            serial: 0,
+            epoch: 0,
         })
+    }
+
+    /// Sets the time of an empty table. Does nothing if the table has connections.
+    pub fn begin(&mut self, now: Instant) {
+        if self.is_empty() {
+            self.wheel = Wheel::new(now);
+        }
+    }
+
+    /// Begins an epoch: from now on, packets of other connections than before may pass untracked.
+    pub fn begin_epoch(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+
+    /// Returns the maximum number of connections.
+    pub fn maximum(&self) -> u32 {
+        self.records.maximum()
     }
 
     /// Returns the number of connections.
@@ -113,7 +132,7 @@ impl ConnectionTable {
     #[inline]
     pub fn track(&mut self, packet: &Packet<'_>, hint: ConnectionRef, now: Instant) -> Tracked {
         let octets = packet.transport.octets;
-        if packet.transport.is_later_fragment && ConnectionKey::is_of_messages(packet.key) {
+        if packet.transport.is_later_fragment() && ConnectionKey::is_of_messages(packet.key) {
             return self.follow(packet, hint, now);
         }
         let Some((key, orientation)) = ConnectionKey::of(packet.key, octets) else {
@@ -164,16 +183,29 @@ impl ConnectionTable {
 
     /// Returns all connections, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = Listed> + '_ {
-        self.records.ever_used().filter_map(|slot| {
+        self.list(1..self.numbers_end()).map(|(_, listed)| listed)
+    }
+
+    /// Returns the number after the last one that a connection has had.
+    pub fn numbers_end(&self) -> u32 {
+        self.records.ever_used().end
+    }
+
+    /// Returns the connections whose [numbers](ConnectionRef::number) are in a range, with their numbers.
+    pub fn list(&self, numbers: Range<u32>) -> impl Iterator<Item = (u32, Listed)> + '_ {
+        let known = self.records.ever_used();
+        let slots = numbers.start.max(known.start)..numbers.end.min(known.end);
+        slots.filter_map(|slot| {
             let record = &self.records.slots[slot as usize];
-            (record.state != State::Free).then(|| Listed {
+            let listed = || Listed {
                 key: record.key,
                 originator: record.originator(),
                 phase: record.state.phase(),
                 is_answered: record.state.is_answered(),
                 is_assured: record.state.is_assured(),
                 until: wheel::instant(record.expires),
-            })
+            };
+            (record.state != State::Free).then(|| (slot, listed()))
         })
     }
 
@@ -217,6 +249,7 @@ impl ConnectionTable {
     ) -> Tracked {
         let record = &mut self.records.slots[slot as usize];
         let direction = record.direction(orientation);
+        record.state.enter_epoch(self.epoch);
         if record.state.is_reopened_by(direction, transport) {
             let key = record.key;
             let ended = self.end(slot, EndReason::Reopened);
@@ -275,7 +308,8 @@ impl ConnectionTable {
         if key.is_query() && orientation == Orientation::Backward {
             return Err(Refusal::Invalid(Invalid::NotOpening));
         }
-        let state = State::open(key.protocol(), transport, self.adopts).map_err(Refusal::Invalid)?;
+        let mut state = State::open(key.protocol(), transport, self.adopts).map_err(Refusal::Invalid)?;
+        state.begin_epoch(self.epoch);
         let oldest = self.recyclable.first().filter(|_| self.records.is_full());
         if self.records.is_full() && oldest.is_none() {
             return Err(Refusal::TableFull);
@@ -284,9 +318,9 @@ impl ConnectionTable {
         let source = self.sources.add(&self.hash, address).ok_or(Refusal::SourceFull)?;
         *ended = oldest.map(|slot| self.end(slot, EndReason::Recycled));
         let slot = self.records.insert(self.hash.of(key)).ok_or(Refusal::TableFull)?;
-        self.serial = self.serial.wrapping_add(1).max(1);
         let record = &mut self.records.slots[slot as usize];
-        (record.key, record.state, record.source, record.serial) = (*key, state, source, self.serial);
+        (record.key, record.state, record.source) = (*key, state, source);
+        record.serial = record.serial.max(1);
         record.word = 0;
         record.is_turned = orientation == Orientation::Backward;
         record.is_recyclable = !state.is_assured();
@@ -298,7 +332,7 @@ impl ConnectionTable {
         Ok(Known {
             connection: self.reference(slot),
             direction: Direction::Original,
-            relation: Relation::New,
+            relation: Relation::Opening,
         })
     }
 
@@ -312,9 +346,11 @@ impl ConnectionTable {
         if self.records.slots[slot as usize].is_recyclable {
             self.recyclable.remove(&mut self.records.slots, Membership::Recyclable, slot);
         }
+        let connection = self.reference(slot);
         let record = &mut self.records.slots[slot as usize];
-        (record.state, record.serial) = (State::Free, 0);
-        let ended = Ended { key: record.key, word: record.word, reason };
+        (record.state, record.serial) = (State::Free, record.serial.wrapping_add(1).max(1));
+        let (key, originator, word) = (record.key, record.originator(), record.word);
+        let ended = Ended { connection, key, originator, word, reason };
         self.sources.remove(&self.hash, record.source);
         self.records.remove(self.hash.of(&ended.key), slot);
         ended

@@ -8,6 +8,7 @@ use std::time::Duration;
 use millrace_units::PortId;
 
 use super::*;
+use crate::state::Fragment;
 
 /// Packet of a test: flow key and octets from the transport header on.
 #[derive(Clone, Debug)]
@@ -36,8 +37,8 @@ impl Made {
     }
 
     fn packet(&self) -> Packet<'_> {
-        let transport =
-            Transport { octets: &self.octets, length: self.octets.len(), is_later_fragment: false };
+        let fragment = Fragment::Whole;
+        let transport = Transport { octets: &self.octets, length: self.octets.len(), fragment };
         Packet { key: &self.key, transport }
     }
 }
@@ -84,7 +85,7 @@ fn both_directions_are_one_connection() {
     let mut table = table();
     let there = track(&mut table, &Made::udp(B, A, (5, 53)), at(0)).known.unwrap();
     let back = track(&mut table, &Made::udp(A, B, (53, 5)), at(0)).known.unwrap();
-    assert_eq!((there.direction, there.relation), (Direction::Original, Relation::New));
+    assert_eq!((there.direction, there.relation), (Direction::Original, Relation::Opening));
     assert_eq!((back.direction, back.relation), (Direction::Reply, Relation::Established));
     assert_eq!((there.connection, table.len()), (back.connection, 1));
 }
@@ -186,7 +187,7 @@ fn syn_after_a_reset_opens_another_connection() {
     let tracked = track(&mut table, &Made::tcp(A, B, (1, 2), 2, (99, 0)), at(0));
     assert_eq!(tracked.ended.unwrap().reason, EndReason::Reopened);
     let known = tracked.known.unwrap();
-    assert!(known.connection != first && known.relation == Relation::New);
+    assert!(known.connection != first && known.relation == Relation::Opening);
 }
 
 #[test]
@@ -231,7 +232,7 @@ fn later_fragment_of_a_query_belongs_to_the_query_of_its_flow_and_is_no_error() 
     // The data of the fragments look like a reply with another identifier, and like an error.
     let mut later = |source, destination, octets: &[u8], hint| {
         let made = Made::new(source, destination, 1, (0, 0), octets.to_vec());
-        let transport = Transport { octets, length: octets.len(), is_later_fragment: true };
+        let transport = Transport { octets, length: octets.len(), fragment: Fragment::Later };
         let known = table.track(&Packet { key: &made.key, transport }, hint, at(0)).known;
         known.map(|known| (known.connection, known.direction))
     };
@@ -274,6 +275,41 @@ fn association_after_the_end_of_another_is_a_new_connection() {
     let tracked = track(&mut table, &packet(0, 1), at(0));
     assert_eq!(tracked.ended.map(|ended| (ended.reason, ended.word)), Some((EndReason::Reopened, 5)));
     assert!(tracked.known.unwrap().connection != first);
+}
+
+#[test]
+fn serial_numbers_count_the_connections_of_a_number() {
+    let mut table = table();
+    for serial in 1..4 {
+        let known = track(&mut table, &Made::udp(A, B, (1, 2)), at(0)).known.unwrap();
+        assert_eq!(known.connection, ConnectionRef::new(1, serial));
+        assert_eq!(table.remove(ConnectionRef::new(1, serial + 1)), None, "not opened yet");
+        assert!(table.remove(known.connection).is_some());
+    }
+}
+
+/// Packets of the connection pass untracked, so its sequence numbers are unknown.
+#[test]
+fn windows_are_not_checked_after_a_change_of_epoch() {
+    let mut table = table();
+    let packets = [
+        Made::tcp(A, B, (1, 2), 2, (10, 0)),
+        Made::tcp(B, A, (2, 1), 0x12, (70, 11)),
+        Made::tcp(A, B, (1, 2), 0x10, (11, 71)),
+    ];
+    for packet in &packets {
+        track(&mut table, packet, at(0)).known.unwrap();
+    }
+    let late = Made::tcp(A, B, (1, 2), 0x10, (900_000, 700_000));
+    assert_eq!(track(&mut table, &late, at(0)).known, Err(Refusal::Invalid(Invalid::Sequence)));
+    table.begin_epoch();
+    assert_eq!(track(&mut table, &late, at(0)).known.unwrap().relation, Relation::Established);
+    // A connection of the new epoch is checked.
+    for packet in [Made::tcp(A, C, (1, 2), 2, (10, 0)), Made::tcp(C, A, (2, 1), 0x12, (70, 11))] {
+        track(&mut table, &packet, at(0)).known.unwrap();
+    }
+    let late = Made::tcp(A, C, (1, 2), 0x10, (900_000, 700_000));
+    assert_eq!(track(&mut table, &late, at(0)).known, Err(Refusal::Invalid(Invalid::Sequence)));
 }
 
 #[test]

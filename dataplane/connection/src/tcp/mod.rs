@@ -8,6 +8,11 @@
 //! - **RST**: it ends the connection only with the sequence number that the receiver expects (RFC 5961, 3).
 //!   Any other RST in the window passes, and one outside is invalid.
 //! - **Acknowledgments** of data never sent, or long forgotten, are invalid (RFC 5961, 5).
+//!
+//! **Liberal checks.** Without all sequence numbers, valid segments would seem invalid. So the windows of a connection are
+//! no longer checked after a fragmented segment, whose end is unknown, after packets that passed untracked, or if the
+//! connection was adopted after its start, so that its window scales are unknown. The handshake is always checked, because
+//! it shows that the originator's address is not forged.
 
 mod phase;
 mod segment;
@@ -31,10 +36,10 @@ zeroable! {
     pub(crate) struct Tcp {
         sides: [Side; 2],
         phase: Phase,
-        /// Whether the connection was adopted after its start, so that its window scales are unknown and its
-        /// windows are not checked.
-        is_adopted: bool,
-        unused: u16,
+        /// Whether the windows are not checked.
+        is_liberal: bool,
+        /// Epoch of the latest packet.
+        pub epoch: u16,
     }
 }
 
@@ -60,7 +65,7 @@ impl Tcp {
         if segment.has(Flags::SYN) || segment.has(Flags::RST) || segment.has(Flags::FIN) {
             return Err(Invalid::NotOpening);
         }
-        let mut tcp = Self { phase: Phase::Established, is_adopted: true, ..Self::default() };
+        let mut tcp = Self { phase: Phase::Established, is_liberal: true, ..Self::default() };
         let (sender, receiver) = tcp.sides_of(Direction::Original);
         *sender = Side { end: segment.end(), seen: SYN, ..Side::default() };
         *receiver = Side { end: segment.acknowledgment, limit: segment.acknowledgment, ..Side::default() };
@@ -72,6 +77,13 @@ impl Tcp {
     #[inline]
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// Notes that a segment has come in an epoch.
+    #[inline]
+    pub fn enter_epoch(&mut self, epoch: u16) {
+        self.is_liberal |= self.epoch != epoch && self.phase.is_past_handshake();
+        self.epoch = epoch;
     }
 
     /// Advances the state by a segment.
@@ -90,10 +102,11 @@ impl Tcp {
         }
         let (sender, receiver) = self.sides_of(direction);
         sender.advance(segment, receiver);
-        if segment.has(Flags::FIN) && segment.end() == sender.end {
+        if segment.has(Flags::FIN) && segment.end() == sender.end && !segment.is_fragment {
             sender.seen |= FIN;
         }
         self.phase = self.phase_now();
+        self.is_liberal |= segment.is_fragment && self.phase.is_past_handshake();
         Ok(())
     }
 
@@ -106,7 +119,7 @@ impl Tcp {
             && match self.phase {
                 Phase::SynSent => direction == Direction::Original && segment.end() != sender.end,
                 Phase::Reset => true,
-                Phase::TimeWait => is_after(segment.sequence, sender.end),
+                Phase::TimeWait => self.is_liberal || is_after(segment.sequence, sender.end),
                 Phase::None | Phase::SynReceived | Phase::Established | Phase::Closing => false,
             }
     }
@@ -114,17 +127,17 @@ impl Tcp {
     /// Returns whether the sender of a direction may have sent a sequence number not long ago.
     pub fn has_sent(&self, direction: Direction, sequence: u32) -> bool {
         let (sender, receiver) = self.sides_at(direction);
-        self.is_adopted || sender.has_sent(sequence, receiver)
+        self.is_liberal || sender.has_sent(sequence, receiver)
     }
 
     #[inline]
     fn check(&self, direction: Direction, segment: &Segment) -> Result<(), Invalid> {
+        if self.is_liberal {
+            return Ok(());
+        }
         let (sender, receiver) = self.sides_at(direction);
         if sender.has(FIN) && is_after(segment.end(), sender.end) {
             return Err(Invalid::Sequence);
-        }
-        if self.is_adopted {
-            return Ok(());
         }
         if !sender.is_in_window(segment, receiver) {
             return Err(Invalid::Sequence);

@@ -20,15 +20,16 @@ pub struct Segment {
     pub window: u16,
     /// Control bits.
     pub flags: Flags,
-    /// Length of the payload in octets.
+    /// Length of the payload in octets; of a fragment, its own.
     pub payload: u32,
     /// Window scale that a SYN offers.
     pub scale: Option<u8>,
+    /// Whether the segment is fragmented, so that its end is unknown.
+    pub is_fragment: bool,
 }
 
 impl Segment {
-    /// Reads a segment. `header` begins with its header; `length` is the length of the whole segment in
-    /// octets.
+    /// Reads a whole segment. `header` begins with its header; `length` is the length of the segment in octets.
     ///
     /// Returns `None` if the header, options included, is incomplete, or if its flags contradict each other:
     /// SYN with FIN or RST, FIN with RST, or none of SYN, ACK and RST.
@@ -48,6 +49,7 @@ impl Segment {
             flags,
             payload,
             scale: flags.contains(Flags::SYN).then(|| window_scale(options)).flatten(),
+            is_fragment: false,
         })
     }
 

@@ -8,7 +8,7 @@ const CLIENT: u32 = 100_000;
 const SERVER: u32 = 500_000;
 
 fn segment(flags: Flags, sequence: u32, acknowledgment: u32, payload: u32) -> Segment {
-    Segment { sequence, acknowledgment, window: 1000, flags, payload, scale: None }
+    Segment { sequence, acknowledgment, window: 1000, flags, payload, scale: None, is_fragment: false }
 }
 
 fn syn() -> Segment {
@@ -211,4 +211,41 @@ fn adopted_connection_ends_by_fin_and_by_reset() {
     tcp.advance(Direction::Original, &ack(CLIENT + 11, SERVER + 40_001, 0)).unwrap();
     assert_eq!(tcp.phase(), Phase::TimeWait);
     assert_eq!(Tcp::adopt(&syn_ack()), Err(Invalid::NotOpening));
+}
+
+/// The first fragment doesn't show where the segment ends.
+#[test]
+fn acknowledgment_of_a_fragmented_segment_is_valid() {
+    let mut tcp = established();
+    let first = Segment { is_fragment: true, ..ack(CLIENT + 1, SERVER + 1, 480) };
+    let whole = ack(SERVER + 1, CLIENT + 1001, 0);
+    assert_eq!(phase_after(&tcp, Direction::Reply, &whole), Err(Invalid::Acknowledgment));
+    tcp.advance(Direction::Original, &first).unwrap();
+    assert_eq!(phase_after(&tcp, Direction::Reply, &whole), Ok(Phase::Established));
+    // A fragment outside the window is invalid, and changes nothing.
+    let mut tcp = established();
+    let far = Segment { is_fragment: true, ..ack(CLIENT + 50_000, SERVER + 1, 480) };
+    assert_eq!(tcp.advance(Direction::Original, &far), Err(Invalid::Sequence));
+    assert_eq!(tcp, established());
+}
+
+/// A sender with a forged address doesn't see the answer, so it can't acknowledge it.
+#[test]
+fn handshake_is_checked_after_fragments_and_changes_of_epoch() {
+    let mut tcp = Tcp::open(&Segment { is_fragment: true, ..syn() }).unwrap();
+    tcp.enter_epoch(1);
+    tcp.advance(Direction::Reply, &syn_ack()).unwrap();
+    tcp.enter_epoch(2);
+    let forged = Segment { is_fragment: true, ..ack(CLIENT + 1, SERVER + 9000, 8) };
+    assert_eq!(phase_after(&tcp, Direction::Original, &forged), Err(Invalid::Acknowledgment));
+}
+
+#[test]
+fn fin_of_a_fragmented_segment_does_not_end_the_connection_early() {
+    let mut tcp = established();
+    let fin = segment(Flags::FIN | Flags::ACK, CLIENT + 1, SERVER + 1, 480);
+    tcp.advance(Direction::Original, &Segment { is_fragment: true, ..fin }).unwrap();
+    // The whole segment again.
+    tcp.advance(Direction::Original, &Segment { payload: 1000, ..fin }).unwrap();
+    assert_eq!(tcp.phase(), Phase::Closing);
 }

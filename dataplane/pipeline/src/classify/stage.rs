@@ -195,7 +195,7 @@ impl Classification<'_> {
         if self.gates.plugins().keeps_states()
             && let Some(flow) = work.flows[index]
         {
-            work.states[index] = self.classifier.flows.state(flow);
+            work.states.flows[index] = self.classifier.flows.state(flow);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! declares the flow records and offloaded flows that the command makes stale; `is_small` declares whether it
 //! is cheap. So a new command compiles only once it is carried out and both declarations exist.
 
+mod connections;
 mod counters;
 mod devices;
 mod filters;
@@ -22,6 +23,7 @@ mod schedulers;
 use std::fmt;
 use std::sync::mpsc::SyncSender;
 
+pub use self::connections::ConnectionCommand;
 pub use self::counters::CounterCommand;
 pub use self::devices::{DeviceCommand, DeviceReport, OpenDevice, OpenedDevice};
 pub use self::filters::FilterCommand;
@@ -73,6 +75,8 @@ pub enum Command {
     Schedulers(SchedulerCommand),
     /// Flow table.
     Flows(FlowCommand),
+    /// Connections.
+    Connections(ConnectionCommand),
     /// Offload of flows.
     Offload(OffloadCommand),
     /// Captures, traces and questions about packets.
@@ -100,6 +104,7 @@ impl Command {
             Self::Principals(command) => command.invalidation(),
             Self::Schedulers(command) => command.invalidation(),
             Self::Flows(command) => command.invalidation(),
+            Self::Connections(command) => command.invalidation(),
             Self::Offload(command) => command.invalidation(),
             Self::Observation(command) => command.invalidation(),
             // Martians, route priority and the size of the flow table affect every flow.
@@ -121,7 +126,11 @@ impl Command {
             Self::Schedulers(command) => command.is_small(),
             Self::Offload(command) => command.is_small(),
             Self::Observation(command) => command.is_small(),
-            Self::Devices(_) | Self::Flows(_) | Self::Counters(_) | Self::Options(_) => false,
+            Self::Devices(_)
+            | Self::Flows(_)
+            | Self::Connections(_)
+            | Self::Counters(_)
+            | Self::Options(_) => false,
             Self::Barrier(_) | Self::Stop => true,
         }
     }
@@ -161,6 +170,7 @@ receivers!(
     Principals(PrincipalCommand),
     Schedulers(SchedulerCommand),
     Flows(FlowCommand),
+    Connections(ConnectionCommand),
     Offload(OffloadCommand),
     Observation(ObservationCommand),
     Counters(CounterCommand),

@@ -73,6 +73,7 @@ impl PluginCommand {
             Self::Replace(instance, successor, reply) => {
                 let replaced = Box::new(move |end| answer(&reply, end));
                 router.gates.plugins_mut().succeed(instance, successor, now, replaced);
+                router.gates.follow_changes();
                 router.after_succession();
             }
             Self::Shadow(context, instance, packets, reply) => {

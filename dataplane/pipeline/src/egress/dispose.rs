@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use millrace_forward::{FragmentError, IcmpError, NeighbourKey, Origin, Solicited, fragment4};
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_plugin::PaidStages;
+use millrace_plugin::{PaidStages, Waiting};
 use millrace_units::Instant;
 use millrace_wire::{EtherType, MacAddr};
 
@@ -73,17 +73,25 @@ impl Disposal<'_> {
                 }
                 Fate::Queue => self.queueing.queue_frame(packet, now),
                 Fate::Forward => self.send(packet, &keys[index], destinations[index], now),
-                Fate::Drop(reason) => self.drop_packet(packet, reason),
-                Fate::Refuse(error, reason) => self.refuse(packet, error, reason, now),
+                Fate::Drop(reason) => {
+                    self.queueing.gates.end_opened(states.connection(index));
+                    self.drop_packet(packet, reason);
+                }
+                Fate::Refuse(error, reason) => {
+                    self.queueing.gates.end_opened(states.connection(index));
+                    self.refuse(packet, error, reason, now);
+                }
                 Fate::Host => self.punt(packet),
                 Fate::Own => self.accept(packet, now),
                 Fate::Hold(neighbour) => self.hold(packet, neighbour, now),
                 Fate::Consumed => self.queueing.observation.totals.consumed += 1,
                 Fate::Kept(ticket) => {
                     let Queueing { pool, gates, .. } = &mut self.queueing;
-                    let (key, destination, state) = (keys[index], destinations[index], states[index]);
-                    let kept = gates.keep(ticket, packet, key, destination, state, pool);
+                    let (key, destination) = (keys[index], destinations[index]);
+                    let states = (states.flows[index], states.connection(index));
+                    let kept = gates.keep(ticket, packet, key, destination, states, pool);
                     if let Err((packet, why)) = kept {
+                        self.queueing.gates.end_opened(states.1);
                         self.drop_packet(packet, why);
                     }
                 }
@@ -146,6 +154,12 @@ impl Disposal<'_> {
     /// Counts and releases a dropped packet.
     pub fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
         self.queueing.drop_packet(packet, reason);
+    }
+
+    /// Counts and releases a dropped packet that has waited for an instance.
+    pub fn drop_waiting(&mut self, waiting: Waiting, reason: DropReason) {
+        self.queueing.gates.end_opened(waiting.connection.get());
+        self.drop_packet(waiting.packet, reason);
     }
 
     /// Sends a packet out of its `out_port` to a MAC address, and fragments the packet if necessary.

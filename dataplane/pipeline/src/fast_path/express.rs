@@ -256,7 +256,7 @@ impl FastPath<'_> {
                 groups,
                 paths: paths.all_mut(),
                 numbers: numbers.all_mut(),
-                states: states.all_mut(),
+                states: states.flows.all_mut(),
                 run: Run::NONE,
                 before: 0,
             },
@@ -347,7 +347,7 @@ impl FastPath<'_> {
         if answer.path != EMPTY_PATH {
             (work.paths[index], work.adjacencies[index]) = (answer.path, answer.adjacency);
             if self.gates.plugins().keeps_states() {
-                work.states[index] = self.classifier.flows.state(flow);
+                work.states.flows[index] = self.classifier.flows.state(flow);
             }
             if packet.counts_for == EMPTY_PATH {
                 packet.counts_for = answer.path;

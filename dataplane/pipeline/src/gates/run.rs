@@ -8,7 +8,7 @@ use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use crate::forward::fib::Fib;
-use crate::gates::stage::fate_at_end;
+use crate::gates::fates::fate_at_end;
 use crate::gates::{Copies, Gates, Outlet};
 use crate::observe::Observation;
 use crate::observe::capture::{Both, CaptureSink, GateTap};
@@ -64,16 +64,16 @@ impl GateRun<'_> {
 
     /// Makes the copies that filters request, and passes them to the instances at `copy` gates.
     #[inline]
-    pub fn make_copies<P: Probe>(&mut self, work: &Work, probe: P, now: Instant) {
+    pub fn make_copies<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
         let before = self.observation.totals.created.copies;
         let (gates, pool, copies) = (&mut *self.gates, self.pool, &mut *self.copies);
         let captures = &mut self.observation.captures;
         let mut outlet = Outlet::new(self.fib, self.ports, pool, &mut self.pending.resumed);
         let copies = match captures.iter().any(CaptureSink::is_at_gates) {
-            false => gates.run_copies(work, copies, &mut outlet, now, &mut ()),
+            false => copies.run(gates, work, &mut outlet, now, &mut ()),
             true => {
                 let mut tap = GateTap { captures, pool, now };
-                gates.run_copies(work, copies, &mut outlet, now, &mut tap)
+                copies.run(gates, work, &mut outlet, now, &mut tap)
             }
         };
         self.observation.totals.created.copies += outlet.copies + copies.made;
@@ -91,7 +91,7 @@ impl GateRun<'_> {
     /// Adds to a batch a packet that an instance has released. The batch must have room.
     pub fn add_released(&mut self, work: &mut Work, released: Released) {
         let Released { waiting, direction, end } = released;
-        let Waiting { mut packet, key, destination, place, state, .. } = waiting;
+        let Waiting { mut packet, key, destination, place, state, connection, .. } = waiting;
         for path in [place.path, packet.counts_for] {
             self.gates.plugins_mut().paths.touch(path);
         }
@@ -107,7 +107,8 @@ impl GateRun<'_> {
         work.keys[index] = key;
         work.paths[index] = place.path;
         work.adjacencies[index] = NO_ADJACENCY;
-        work.states[index] = self.gates.plugins().flow_states().resolve(state);
+        work.states.flows[index] = self.gates.plugins().flow_states().resolve(state);
+        work.states.set_connection(index, connection.get());
         work.destinations[index] = MacAddr(destination);
         work.fates[index] = end.map_or(Fate::Forward, fate_at_end);
     }

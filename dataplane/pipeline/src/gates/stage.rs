@@ -1,30 +1,33 @@
 //! Gates of a worker: find the treatment of a flow, and run its instances over packets.
 
 use millrace_classify::Candidate;
-use millrace_forward::{IcmpError, Route};
-use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
+use millrace_connection::ConnectionTable;
+use millrace_forward::Route;
+use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
-    Action, BindingId, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal,
-    Released, Taken, Ticket, Watch, Way, WorkerPlugins,
+    Action, BindingId, Classified, ConnectionKeepers, Direction, EMPTY_PATH, Group, Kept, Place,
+    PluginChange, Released, Taken, Ticket, Tracking, Watch, Way, WorkerPlugins,
 };
-use millrace_plugin_abi::{Position, Verdict};
+use millrace_plugin_abi::{PacketConnection, Position};
 use millrace_units::{Instant, NextHopIndex, PathId, PortId};
 use millrace_wire::MacAddr;
 
+use crate::connections::Connections;
 use crate::forward::fib::Fib;
 use crate::forward::filter_route::FilterRoutes;
 use crate::forward::routing::Routing;
 use crate::gate_tables::{Published, WorkerTable};
+use crate::gates::fates::{fate, refused_by};
 use crate::gates::groups::{Groups, PathGroup};
 use crate::gates::outlet::Outlet;
 use crate::ports::PortTable;
-use crate::route_number::{NO_ROUTE, is_copy, is_filter};
+use crate::route_number::{NO_ROUTE, is_filter};
 use crate::work::{Fate, Work};
 
 /// Gates, bindings and instances of a worker, and scratch memory for a batch.
 #[derive(Debug)]
 pub struct Gates {
-    plugins: WorkerPlugins<WorkerTable>,
+    pub(super) plugins: WorkerPlugins<WorkerTable>,
     bound: bool,
     /// Whether some binding may drop or consume packets, or matches the protocol, ports or flags.
     judges: bool,
@@ -32,7 +35,9 @@ pub struct Gates {
     refuses: bool,
     /// Whether some binding sends packets or copies to ports.
     copying: bool,
-    routes: FilterRoutes,
+    pub(super) routes: FilterRoutes,
+    /// Connections, for instances whose state belongs to them; `None` before the first such instance.
+    pub(crate) connections: Option<Box<Connections>>,
     pub(crate) groups: Groups,
     taken: Vec<(u16, Taken)>,
     directed: Vec<(u16, Direction)>,
@@ -51,6 +56,7 @@ impl Default for Gates {
             refuses: false,
             copying: false,
             routes: FilterRoutes::default(),
+            connections: None,
             groups: Groups::default(),
             taken: Vec::with_capacity(BATCH_SIZE),
             directed: Vec::with_capacity(BATCH_SIZE),
@@ -78,9 +84,41 @@ impl Gates {
             self.copying = true;
         }
         drop(self.plugins.apply(change));
+        self.follow_changes();
         self.bound = self.plugins.bindings.gates().iter().any(|gate| gate.bindings() > 0);
         self.judges = self.plugins.bindings.judges();
         self.refuses = self.plugins.bindings.refuses();
+    }
+
+    /// Begins to track connections in an empty table, unless the worker has a table already.
+    pub fn begin_connections(&mut self, table: Box<ConnectionTable>, now: Instant) {
+        if self.connections.is_none() {
+            self.connections = Some(Box::new(Connections::new(table, now)));
+        }
+    }
+
+    /// Begins an epoch of the connections if an instance whose state belongs to them was bound, unbound or replaced.
+    pub fn follow_changes(&mut self) {
+        if ConnectionKeepers::of(&mut self.plugins).take_change()
+            && let Some(connections) = &mut self.connections
+        {
+            connections.table.begin_epoch();
+        }
+    }
+
+    /// Ends the connection of a dropped packet if the packet has opened it, and notifies the instances.
+    #[inline]
+    pub fn end_opened(&mut self, connection: PacketConnection) {
+        if connection.opens {
+            self.withdraw(connection);
+        }
+    }
+
+    #[cold]
+    fn withdraw(&mut self, opened: PacketConnection) {
+        if let Some(ended) = self.connections.as_mut().and_then(|connections| connections.withdraw(opened)) {
+            ConnectionKeepers::of(&mut self.plugins).ended(&ended);
+        }
     }
 
     /// Returns whether a filter or an instance may drop or consume packets, or a filter matches protocol,
@@ -212,9 +250,12 @@ impl Gates {
             let (taken, directed) = (&mut self.taken, &mut self.directed);
             let mut known = (!*has_changed).then_some(*bytes);
             let bytes = &mut known;
-            let (keys, states, verdicts) = (&keys[..], &states[..], &mut verdicts[..]);
+            let tracker = self.connections.as_deref_mut().filter(|_| self.plugins.paths.tracks(*path));
+            let (states, connections) = states.all(tracker.is_some());
+            let tracking = tracker.map(|tracker| Tracking { tracker, connections });
+            let (keys, verdicts) = (&keys[..], &mut verdicts[..]);
             let mut group =
-                Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
+                Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues, tracking };
             let place = Place { path: *path, position, stage: from };
             let refused = self.plugins.run_watched(place, &mut group, now, watch);
             *has_changed |= known.is_none();
@@ -233,6 +274,8 @@ impl Gates {
     pub fn resume(&mut self, fib: &Fib, ports: &PortTable, released: &mut Vec<Released>, now: Instant) {
         let queues = Routing { fib, filter_routes: &self.routes, ports };
         self.plugins.resume(now, &queues, released);
+        // An upgrade may have ended.
+        self.follow_changes();
     }
 
     /// Stores a packet that waits, with the stage results that it needs later. Half of the packet memory is for
@@ -243,12 +286,13 @@ impl Gates {
         packet: Packet,
         key: FlowKey,
         destination: MacAddr,
-        state: u32,
+        (state, connection): (u32, PacketConnection),
         pool: &Pool,
     ) -> Result<(), (Packet, DropReason)> {
         let most = pool.capacity() as usize / 2;
         let state = self.plugins.flow_states().reference(state);
-        self.plugins.keep(ticket, most, Kept { packet, key, destination: destination.0, state })
+        let destination = destination.0;
+        self.plugins.keep(ticket, most, Kept { packet, key, destination, state, connection })
     }
 
     /// Sets the routes of packets that instances have directed to ports, unless an instance has dropped or
@@ -351,52 +395,6 @@ impl Gates {
         }
         (made.len() - before) as u64
     }
-
-    /// Copies the packets that are bound at copy gates, and runs the instances there over the copies. A copy
-    /// is consumed unless an instance keeps or sends it.
-    pub fn run_copies(
-        &mut self,
-        work: &Work,
-        copies: &mut Copies,
-        outlet: &mut Outlet<'_>,
-        now: Instant,
-        watch: &mut impl Watch,
-    ) -> CopyCounts {
-        let mut counts = CopyCounts::default();
-        let groups = std::mem::take(&mut self.groups);
-        for PathGroup { path, members, .. } in groups.iter() {
-            if !self.plugins.has_stages(*path, Position::Copy) {
-                continue;
-            }
-            let counts_for = self.plugins.paths.account_of_copies(*path);
-            for member in
-                members.iter().map(|member| usize::from(*member)).filter(|at| work.fates[*at].is_open())
-            {
-                if let Some(mut copy) = work.packets.at(member).copy(outlet.pool) {
-                    copy.counts_for = counts_for;
-                    if copies.packets.push(copy).is_err() {
-                        continue;
-                    }
-                    copies.keys.push(work.keys[member]);
-                    copies.states.push(work.states[member]);
-                    copies.members.push(copies.members.len() as u16);
-                    counts.made += 1;
-                }
-            }
-            copies.hand_over(self, *path, outlet, (&mut counts, &mut *watch), now);
-        }
-        self.groups = groups;
-        counts
-    }
-}
-
-/// Numbers of copies made at copy gates.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct CopyCounts {
-    /// Copies made.
-    pub made: u64,
-    /// Copies that an instance keeps or sends; all other copies are consumed.
-    pub kept: u64,
 }
 
 /// Treatment of a flow according to the filters: path, route and varying fields.
@@ -408,92 +406,4 @@ pub struct Treatment {
     pub route: Option<NextHopIndex>,
     /// Bits of [`Candidate::varying`] that distinguish packets of the flow.
     pub varying_mask: u32,
-}
-
-/// Scratch memory for the copies that pass the copy gates.
-#[derive(Debug, Default)]
-pub struct Copies {
-    packets: Batch,
-    keys: Vec<FlowKey>,
-    states: Vec<u32>,
-    verdicts: Vec<Verdict>,
-    members: Vec<u16>,
-    taken: Vec<(u16, Taken)>,
-    directed: Vec<(u16, Direction)>,
-    whys: Vec<Option<Taken>>,
-}
-
-impl Copies {
-    fn hand_over(
-        &mut self,
-        gates: &mut Gates,
-        path: PathId,
-        outlet: &mut Outlet<'_>,
-        (counts, watch): (&mut CopyCounts, &mut impl Watch),
-        now: Instant,
-    ) {
-        self.verdicts.clear();
-        self.verdicts.resize(self.packets.len(), Verdict::Pass);
-        let Self { packets, keys, states, verdicts, members, taken, directed, whys } = self;
-        let place = Place { path, position: Position::Copy, stage: 0 };
-        let queues = &Routing { fib: outlet.fib, filter_routes: &gates.routes, ports: outlet.ports };
-        let bytes = &mut None;
-        let mut group = Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
-        gates.plugins.run_watched(place, &mut group, now, watch);
-        for (member, direction) in directed.drain(..) {
-            gates.direct(&mut packets[usize::from(member)], direction, place.position, outlet);
-        }
-        whys.clear();
-        whys.resize(packets.len(), None);
-        for (member, why) in taken.drain(..) {
-            whys[usize::from(member)] = Some(why);
-        }
-        for (index, packet) in packets.drain().enumerate() {
-            match whys[index] {
-                Some(Taken::End(_)) => {}
-                Some(Taken::Keep(ticket)) => {
-                    let state = gates.plugins.flow_states().reference(states[index]);
-                    let kept = Kept { packet, key: keys[index], destination: [0; 6], state };
-                    counts.kept += u64::from(gates.plugins.keep(ticket, usize::MAX, kept).is_ok());
-                }
-                None if is_copy(packet.next_hop) => {
-                    outlet.made.push(packet);
-                    counts.kept += 1;
-                }
-                None => {}
-            }
-        }
-        keys.clear();
-        states.clear();
-        members.clear();
-    }
-}
-
-/// Returns the fate of a packet that a binding refuses.
-#[inline]
-pub(crate) fn refused_by(refusal: Refusal) -> Fate {
-    match refusal {
-        Refusal::Drop => Fate::Drop(DropReason::Filter),
-        Refusal::Reject => Fate::Refuse(IcmpError::AdminProhibited, DropReason::Filter),
-    }
-}
-
-/// Returns the fate of a packet that an instance has taken out of its group.
-#[inline]
-pub(crate) fn fate(why: Taken) -> Fate {
-    match why {
-        Taken::End(end) => fate_at_end(end),
-        Taken::Keep(ticket) => Fate::Kept(ticket),
-    }
-}
-
-/// Returns the fate of a packet whose journey an instance has ended.
-#[inline]
-pub(crate) fn fate_at_end(end: End) -> Fate {
-    match end {
-        End::Drop(reason) => Fate::Drop(reason),
-        End::Reject => Fate::Refuse(IcmpError::AdminProhibited, DropReason::Plugin),
-        End::Consume => Fate::Consumed,
-        End::Classify => Fate::Again,
-    }
 }

@@ -3,9 +3,9 @@
 //! The owner of a device receives its packets, learns its neighbours, fills its queues and punts its packets
 //! to the kernel. The owner of a flow runs the stages from classify on for the flow's packets.
 //!
-//! All workers share the seed of the flow hash, so they agree on the owner and the next hop of a flow. Each
-//! packet of a flow passes the same receiver, the same owner and the same sender, and the rings between them
-//! keep the packets in order. Each worker has its own flow table, instances, held packets and limits.
+//! All workers share the seed of the hashes, so they agree on the owner and the next hop of a flow. Both directions of a
+//! connection have the same owner, and an ICMP error has that of the packet that it quotes. Each packet of a flow
+//! passes the same receiver, the same owner and the same sender, and the rings between them keep the packets in order. Each worker has its own flow table, instances, held packets and limits.
 //! Neighbour discovery for a port without a kernel stack stays at the receiver, and control sends the learned
 //! neighbours to the other workers. If no parcel has room for a packet, it is dropped as
 //! [`HandoverFull`](millrace_packet::DropReason::HandoverFull).
@@ -13,14 +13,19 @@
 //! An instance may be pinned to a worker. The owner of a flow with such an instance on its path hands the packets
 //! over to that worker, which runs the stages from classify on. So these packets have one more worker on their
 //! way, always the same one.
+//! Both directions of a connection meet there only if the instance is on the paths of both.
+//!
+//! Packets that plugins make, and packets that they classify again after a rewrite, stay at their worker.
 //!
 //! Workers count packets handed over and taken over, and never clear these counters. Their difference is the
 //! number of packets between workers.
 
 use millrace_classify::FlowTable;
+use millrace_connection::quoted_flow;
 use millrace_forward::NO_ADJACENCY;
-use millrace_packet::{FlowKey, Packet};
+use millrace_packet::{Exceptions, FlowKey, Packet};
 use millrace_plugin::Paths;
+use millrace_plugin_abi::PacketConnection;
 use millrace_wire::Protocol;
 
 use crate::handover::{Handed, Handover, Transport};
@@ -30,20 +35,30 @@ use crate::work::{Alike, Fate, Work};
 
 /// Hands packets over to the workers that own their flows. Packets of this worker's own flows stay in the
 /// batch.
-pub(crate) fn steer(handover: &Handover, ports: &PortTable, work: &mut Work) {
+pub(crate) fn steer(flows: &FlowTable, handover: &Handover, ports: &PortTable, work: &mut Work) {
     work.reading.alike = Alike::No;
     for index in 0..work.packets.len() {
-        let packet = work.packets.at(index);
         if !work.fates[index].is_open() {
             continue;
         }
-        let Some(owner) = handover.owner_of_flow(packet.hash) else { continue };
+        let key = work.reading.nears[index].key4().unwrap_or(work.keys[index]);
+        let key = quoted_flow_of(work.packets.at(index), &key).unwrap_or(key);
+        let Some(owner) = handover.owner_of(flows.connection_hash(&key)) else { continue };
         work.complete(index);
         let packet = work.packets.at(index);
         if !is_neighbour_message(packet, &work.keys[index], ports) {
             work.fates[index] = Fate::HandOver(owner as u16);
         }
     }
+}
+
+/// Returns the flow key of the packet that an ICMP error quotes; `None` for other packets. The later fragments of a message
+/// show no type.
+#[inline]
+fn quoted_flow_of(packet: &Packet, key: &FlowKey) -> Option<FlowKey> {
+    let is_message = matches!(Protocol(key.protocol), Protocol::ICMP | Protocol::ICMPV6);
+    let is_readable = is_message && !packet.exceptions.contains(Exceptions::FRAGMENT);
+    is_readable.then(|| quoted_flow(key.protocol, packet.transport()))?
 }
 
 /// Hands packets over to the workers to which instances on their paths are pinned.
@@ -65,7 +80,8 @@ pub(crate) fn read_handed(flows: &FlowTable, mut packet: Packet, handed: &Handed
     work.paths[index] = millrace_units::PathId(0);
     work.adjacencies[index] = NO_ADJACENCY;
     // A flow without a record has no state, whatever the place held before.
-    work.states[index] = 0;
+    work.states.flows[index] = 0;
+    work.states.set_connection(index, PacketConnection::default());
     (packet.queue, packet.tag) = (handed.queue, handed.tag);
     (packet.passes, packet.is_framed) = (handed.passes, handed.is_framed);
     let ether_type = ether_type_of(&packet);

@@ -160,6 +160,7 @@ impl ForProcessor {
     ///
     /// # Errors
     /// The packet with the reason to drop it, if too many wait, or it has no known principal.
+    #[expect(clippy::result_large_err, reason = "the packet comes by value, and goes back by value")]
     pub fn push(
         &mut self,
         waiting: Waiting,

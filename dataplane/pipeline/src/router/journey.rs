@@ -200,7 +200,7 @@ pub(super) fn proceed(router: &mut Router, work: &mut Work, now: Instant) {
         return router.journey_watched(work, Pick::Chosen, now);
     }
     if let Some(handover) = &router.handover {
-        steer(handover, &router.ports, work);
+        steer(&router.classifier.flows, handover, &router.ports, work);
     }
     router.journey(work, now);
 }

@@ -91,7 +91,7 @@ impl<'a> Shedding<'a> {
             return router.journey_watched(work, Pick::Chosen, now);
         }
         if let Some(handover) = &router.handover {
-            steer(handover, &router.ports, work);
+            steer(&router.classifier.flows, handover, &router.ports, work);
         }
         self.shed_in_journey(work, now);
     }

@@ -317,7 +317,7 @@ impl<'a> Slices<'a> {
         for packet in arrived.drain(..) {
             let (payer, length) = (packet.payer.unwrap_or(PrincipalId::CORE), packet.packet.len() as u64);
             if !self.memory().admits(payer, length) {
-                self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalMemory);
+                self.router.disposal().drop_waiting(packet, DropReason::PrincipalMemory);
                 continue;
             }
             let stage = match latest {
@@ -327,7 +327,7 @@ impl<'a> Slices<'a> {
             latest = Some((packet.place, stage));
             match waiting.push(packet, stage, now) {
                 Ok(()) => self.memory().set_queued(payer, waiting.waiting_bytes(payer)),
-                Err((refused, why)) => self.router.disposal().drop_packet(refused.packet, why),
+                Err((refused, why)) => self.router.disposal().drop_waiting(refused, why),
             }
         }
         waiting.arrived = arrived;
@@ -362,7 +362,7 @@ impl<'a> Slices<'a> {
     pub fn drop_waiting(&mut self, id: PrincipalId, now: Instant) {
         let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
         for packet in self.extract(&mut waiting, |packet| packet.payer == Some(id), now) {
-            self.router.disposal().drop_packet(packet.waiting.packet, DropReason::PrincipalReleased);
+            self.router.disposal().drop_waiting(packet.waiting, DropReason::PrincipalReleased);
         }
         self.memory().set_queued(id, 0);
         self.router.pending.for_processor.put(waiting);
@@ -404,7 +404,7 @@ impl<'a> Slices<'a> {
             let (entry, flow) = (packet.entry(), packet.packet.hash);
             let waits = PaidStages::of(self.router.gates.plugins()).will_wait(entry.0);
             if !waits && passed >= MOST_AT_ONCE && flows.contains(&flow) {
-                self.router.disposal().drop_packet(packet.packet, DropReason::PrincipalQueueFull);
+                self.router.disposal().drop_waiting(packet, DropReason::PrincipalQueueFull);
                 continue;
             }
             let wait_again = Paid::of(self.router.gates.plugins()).arrived();

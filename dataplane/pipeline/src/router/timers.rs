@@ -39,6 +39,7 @@ impl Router {
     /// Returns the time at which [`run_timers`](Self::run_timers) next has work; `None` if no timer is set.
     pub fn next_timer(&self, now: Instant) -> Option<Instant> {
         let flows = self.classifier.next_upkeep();
+        let connections = self.gates.connections.as_ref().and_then(|connections| connections.next_upkeep());
         let plugins = self.gates.plugins().next_event(now);
         let again = (!self.pending.again.is_empty() || self.pending.from_plugins.len() > 0).then_some(now);
         // A port with a non-empty queue waits for its device, not for its scheduler.
@@ -52,6 +53,7 @@ impl Router {
             .next_event()
             .into_iter()
             .chain(flows)
+            .chain(connections)
             .chain(plugins)
             .chain(again)
             .chain(queues)

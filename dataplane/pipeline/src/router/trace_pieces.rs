@@ -25,7 +25,7 @@ impl Router {
         if pick == Pick::Chosen
             && let Some(handover) = &self.handover
         {
-            steer(handover, &self.ports, work);
+            steer(&self.classifier.flows, handover, &self.ports, work);
         }
         if room.traced.is_empty() {
             self.stages(work, now);
@@ -203,7 +203,8 @@ impl Work {
             other.packets.put_back(place, packet);
         }
         other.keys[place] = self.keys[0];
-        other.states[place] = self.states[0];
+        other.states.flows[place] = self.states.flows[0];
+        other.states.set_connection(place, self.states.connection(0));
         other.destinations[place] = self.destinations[0];
         self.fates[0]
     }

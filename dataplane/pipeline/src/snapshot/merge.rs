@@ -6,6 +6,7 @@ use millrace_plugin::FlowStateCounts;
 
 use super::Snapshot;
 use crate::classify::{ClassifyCounts, FlowCounts};
+use crate::connections::ConnectionCounts;
 use crate::observe::totals::{Created, Totals};
 use crate::offloaded_flows::OffloadedFlowCounts;
 use crate::pending::principal_counts::{DeadlineCounts, PrincipalCounts, PrincipalDrops};
@@ -39,6 +40,7 @@ impl Snapshot {
         self.neighbours = neighbours.into_iter().map(|((port, address), mac)| (port, address, mac)).collect();
         self.memory = (self.memory.0 + other.memory.0, self.memory.1 + other.memory.1);
         add_flows(&mut self.flows, &other.flows);
+        add_connections(&mut self.connections, other.connections);
         add_flow_states(&mut self.flow_states, other.flow_states);
         add_offloaded_flows(&mut self.offloaded_flows, other.offloaded_flows);
         self.iterations = (self.iterations.0 + other.iterations.0, self.iterations.1 + other.iterations.1);
@@ -97,6 +99,12 @@ fn add_offloaded_flows(sum: &mut OffloadedFlowCounts, more: OffloadedFlowCounts)
 
 fn add_flow_states(sum: &mut FlowStateCounts, more: FlowStateCounts) {
     add_fields!(sum, more, FlowStateCounts { flows, bytes, refused; });
+}
+
+fn add_connections(sum: &mut ConnectionCounts, more: ConnectionCounts) {
+    add_fields!(sum, more, ConnectionCounts {
+        connections, maximum, sources, packets, expired, recycled, reopened, invalid, refused_full, refused_source;
+    });
 }
 
 fn add_totals(sum: &mut Totals, more: &Totals) {

@@ -14,6 +14,7 @@ use millrace_units::{InstanceId, Instant, PortId, PrincipalId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::classify::FlowCounts;
+use crate::connections::ConnectionCounts;
 use crate::observe::totals::Totals;
 use crate::offloaded_flows::OffloadedFlowCounts;
 use crate::pending::principal_counts::PrincipalCounts;
@@ -55,6 +56,8 @@ pub struct Snapshot {
     pub memory: (u32, u32),
     /// Counters of the flow table.
     pub flows: FlowCounts,
+    /// Counters of connections.
+    pub connections: ConnectionCounts,
     /// State that instances keep for flows.
     pub flow_states: FlowStateCounts,
     /// Counters of each principal.
@@ -95,6 +98,7 @@ impl Snapshot {
     pub(crate) fn counters_of(router: &Router, now: Instant) -> Self {
         let waiting = router.pending.for_processor.get().into_iter();
         let memory = Paid::memory(router.gates.plugins());
+        let connections = router.gates.connections.as_ref();
         let with_handover = |(id, mut counts): (PrincipalId, PrincipalCounts)| {
             let load = router.handover.as_ref().map(|handover| handover.load(id)).unwrap_or_default();
             (counts.handover_bytes, counts.drops.handover) = (load.bytes, load.dropped);
@@ -109,6 +113,7 @@ impl Snapshot {
             instances: router.gates.plugins().instances().reports().collect(),
             flows: router.classifier.flow_counts(),
             principals: waiting.flat_map(|waiting| waiting.counts(memory, now)).map(with_handover).collect(),
+            connections: connections.map(|connections| connections.counts()).unwrap_or_default(),
             flow_states: router.gates.plugins().flow_states().counts(),
             offloaded_flows: router.offload.as_ref().map(|offload| offload.counts()).unwrap_or_default(),
             ..Self::default()
@@ -126,6 +131,7 @@ pub(crate) fn clear_counters(router: &mut Router) {
     router.gates.plugins_mut().instances_mut().clear_counts();
     router.ports.unassigned = DropCounts::default();
     router.ports.clear_counts();
+    router.gates.connections.iter_mut().for_each(|connections| connections.clear_counts());
 }
 
 /// Returns the number of packets inside the router, plus packets handed over, less packets taken over.

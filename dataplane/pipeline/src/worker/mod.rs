@@ -45,8 +45,7 @@ use crate::worker::post_mortem::PostMortem;
 
 /// Maximum number of commands that wait for a worker.
 const COMMAND_CAPACITY: usize = 4096;
-/// Capacity of the ring of events to control. While the ring is full, the worker keeps further events up to a
-/// limit of its own, and discards events above that limit.
+/// Capacity of the ring of events to control. Beyond it, the worker keeps events up to a limit of its own.
 const EVENT_CAPACITY: usize = 4096;
 /// Maximum time between the stop command and the end of the worker, while packets still arrive.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -383,6 +382,7 @@ impl Worker {
             Command::Principals(command) => command.carry_out(&mut self.router, now),
             Command::Schedulers(command) => command.carry_out(&mut self.router, now),
             Command::Flows(command) => command.carry_out(&mut self.router, now),
+            Command::Connections(command) => command.carry_out(&mut self.router, now),
             Command::Offload(command) => command.carry_out(&mut self.router, now),
             Command::Observation(command) => command.carry_out(&mut self.router, now),
             Command::Counters(command) => self.count(command, now),

@@ -21,6 +21,7 @@ use crate::ports::scheduler::{Piece, ScheduleChange};
 use crate::ports::tests::settings;
 use crate::punt::host_path::NoHost;
 
+mod connections;
 mod control;
 mod moves;
 mod overload;

@@ -83,17 +83,20 @@ pub(crate) fn prepare(
     validate(plugin, schema, settings.clone())?;
     let (mut prepared, mut maps) = (settings.clone(), Vec::new());
     for (setting, value) in &mut prepared {
-        let Some(name) = value.as_str() else { continue };
-        let number = match format_of(schema, setting) {
-            Some(PORT) => numbers.port(name),
-            Some(INSTANCE) => numbers.instance(name),
-            Some(MAP) => numbers.map(name).map(|map| {
-                maps.push(map);
-                (plugin.maps().len() + maps.len() - 1) as u16
-            }),
-            _ => continue,
-        };
-        *value = number.map_err(|error| refused(setting, error))?.into();
+        let resolved = each_named(property(schema, setting), value, &mut |format, value| {
+            let Some(name) = value.as_str() else { return Ok(()) };
+            *value = match format {
+                PORT => numbers.port(name)?,
+                INSTANCE => numbers.instance(name)?,
+                _ => {
+                    maps.push(numbers.map(name)?);
+                    (plugin.maps().len() + maps.len() - 1) as u16
+                }
+            }
+            .into();
+            Ok(())
+        });
+        resolved.map_err(|error| refused(setting, error))?;
     }
     Ok(Prepared { settings: prepared, maps })
 }
@@ -111,13 +114,17 @@ pub fn without_router(
     let Some(schema) = plugin.settings_schema() else { return Ok(settings.clone()) };
     let mut written = settings.clone();
     for (setting, value) in &mut written {
-        let Some(format @ (PORT | INSTANCE | MAP)) = format_of(schema, setting) else { continue };
-        if value.is_u64() {
-            *value = value.to_string().into();
-        } else if value.is_string() {
-            let problem = format!("{format} names need a running router: give a number instead of {value}");
-            return Err(PluginError::setting(plugin.name(), setting, problem));
-        }
+        let converted = each_named(property(schema, setting), value, &mut |format, value| {
+            if value.is_u64() {
+                *value = value.to_string().into();
+            } else if value.is_string() {
+                return Err(format!(
+                    "{format} names need a running router: give a number instead of {value}"
+                ));
+            }
+            Ok(())
+        });
+        converted.map_err(|problem| PluginError::setting(plugin.name(), setting, problem))?;
     }
     validate(plugin, schema, written)?;
     Ok(settings.clone())
@@ -139,7 +146,36 @@ fn validate(
 }
 
 fn format_of<'a>(schema: &'a Map<String, Value>, setting: &str) -> Option<&'a str> {
-    schema.get("properties")?.get(setting)?.get("format")?.as_str()
+    property(schema, setting)?.get("format")?.as_str()
+}
+
+/// Returns the schema of a setting.
+fn property<'a>(schema: &'a Map<String, Value>, setting: &str) -> Option<&'a Value> {
+    schema.get("properties")?.get(setting)
+}
+
+/// Calls `each` for the values in a setting that name a port, an instance or a map: for the setting itself, for elements of
+/// its lists (`items`), and for values of its objects (`properties`, `additionalProperties`).
+fn each_named<E>(
+    schema: Option<&Value>,
+    value: &mut Value,
+    each: &mut impl FnMut(&'static str, &mut Value) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some(schema) = schema else { return Ok(()) };
+    let format = schema.get("format").and_then(Value::as_str);
+    if let Some(format) = [PORT, INSTANCE, MAP].into_iter().find(|known| format == Some(known)) {
+        return each(format, value);
+    }
+    match value {
+        Value::Array(values) => {
+            values.iter_mut().try_for_each(|value| each_named(schema.get("items"), value, each))
+        }
+        Value::Object(values) => values.iter_mut().try_for_each(|(key, value)| {
+            let own = schema.get("properties").and_then(|properties| properties.get(key));
+            each_named(own.or_else(|| schema.get("additionalProperties")), value, each)
+        }),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -206,6 +242,10 @@ mod tests {
             "rate": {"type": "integer", "minimum": 1},
             "to": {"type": "string", "format": "port"},
             "next": {"type": "string", "format": "instance"},
+            "zones": {
+                "type": "object",
+                "additionalProperties": {"type": "array", "items": {"type": "string", "format": "port"}},
+            },
         }});
         let plugin = Described(schema.as_object().cloned().unwrap());
         let settings = settings.as_object().cloned().unwrap();
@@ -223,6 +263,15 @@ mod tests {
         assert_eq!(refused, "plugin described: to: no port \"wn\": did you mean \"wan\"?");
         let refused = prepared(json!({"next": "x"})).unwrap_err();
         assert_eq!(refused, "plugin described: next: no instance \"x\"; no instances here");
+    }
+
+    #[test]
+    fn names_in_lists_and_objects_become_numbers() {
+        let zones = prepared(json!({"zones": {"inside": ["lan", "wan"], "none": []}}));
+        assert_eq!(zones, Ok(json!({"zones": {"inside": [0, 1], "none": []}})));
+        let refused = prepared(json!({"zones": {"inside": ["lan", "dmz"]}})).unwrap_err();
+        assert_eq!(refused, "plugin described: zones: no port \"dmz\"; ports here: lan, wan");
+        assert!(prepared(json!({"zones": {"inside": [7]}})).is_err(), "a number is no name");
     }
 
     #[test]

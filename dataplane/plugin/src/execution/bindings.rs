@@ -81,6 +81,8 @@ pub(crate) struct Binding {
     pub judgement: Judgement,
     /// Bytes of state that the instance keeps for each flow.
     pub state: u16,
+    /// Whether the state of the instance belongs to connections.
+    pub tracks: bool,
     pub call_limits: CallLimits,
     pub counts: BindingCounts,
     /// Place of the gate in the order of all gates.
@@ -326,7 +328,8 @@ impl<T: BindingTable> Bindings<T> {
         let judgement = Judgement::of(&action, found.position, names_transport);
         self.judging += usize::from(judgement != Judgement::None);
         self.refusing += usize::from(judgement == Judgement::Refuses);
-        let (hears, state) = instance.map_or((false, 0), |instance| (instance.hears, instance.state));
+        let (hears, state, tracks) =
+            instance.map_or((false, 0, false), |instance| (instance.hears, instance.state, instance.tracks));
         let order = found.order.among_all(found.position);
         self.slab.put(
             id.0,
@@ -338,6 +341,7 @@ impl<T: BindingTable> Bindings<T> {
                 hears,
                 judgement,
                 state,
+                tracks,
                 call_limits,
                 counts: BindingCounts::default(),
                 order,
@@ -360,10 +364,12 @@ impl<T: BindingTable> Bindings<T> {
     /// Updates all bindings of an instance after an upgrade: `old` is the key of the replaced instance, `new`
     /// describes the successor.
     pub(crate) fn rebind(&mut self, old: Key, new: BoundInstance) {
-        let BoundInstance { key, hears, state } = new;
+        let BoundInstance { key, hears, state, tracks } = new;
         for binding in self.slab.iter_mut().filter(|binding| binding.step == Some(Step::Instance(old))) {
-            self.reclassify |= (binding.hears, binding.state) != (hears, state) || key != old;
-            (binding.step, binding.hears, binding.state) = (Some(Step::Instance(key)), hears, state);
+            let before = (binding.hears, binding.state, binding.tracks);
+            self.reclassify |= before != (hears, state, tracks) || key != old;
+            (binding.hears, binding.state, binding.tracks) = (hears, state, tracks);
+            binding.step = Some(Step::Instance(key));
         }
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use millrace_plugin_abi::{Instance, Position};
 use millrace_units::{GateId, InstanceId};
 
+use crate::connection_state::ConnectionStates;
 use crate::{Action, BindingId, CallLimits, GateOrder};
 
 /// Change of the gates, instances and bindings of a worker. `F` is the type of a compiled filter.
@@ -22,6 +23,14 @@ pub enum PluginChange<F> {
     RemoveGate {
         /// Id of the gate.
         gate: GateId,
+    },
+    /// Gives states for connections to the instance that is added next with this id, or that replaces another one next.
+    /// Control maps their memory.
+    GiveStates {
+        /// Id of the instance.
+        id: InstanceId,
+        /// States of the instance, empty.
+        states: ConnectionStates,
     },
     /// Adds an instance without bindings, with one context.
     AddInstance {
@@ -87,6 +96,7 @@ impl<F> PluginChange<F> {
         match self {
             Self::AddGate { gate, position, order } => PluginChange::AddGate { gate, position, order },
             Self::RemoveGate { gate } => PluginChange::RemoveGate { gate },
+            Self::GiveStates { id, states } => PluginChange::GiveStates { id, states },
             Self::AddInstance { id, instance } => PluginChange::AddInstance { id, instance },
             Self::AddContext { id, instance } => PluginChange::AddContext { id, instance },
             Self::Quarantine { id, why } => PluginChange::Quarantine { id, why },
@@ -104,13 +114,15 @@ impl<F> PluginChange<F> {
 
 impl<F: Clone> PluginChange<F> {
     /// Copies the change for another worker. Each copy of an `AddInstance` or `AddContext` takes the next
-    /// instance from `instances`. Returns `None` if no instance is left.
+    /// instance from `instances`. Returns `None` if no instance is left, and for `GiveStates`: each worker gets states of
+    /// its own.
     pub fn again(&self, instances: &mut impl Iterator<Item = Box<dyn Instance>>) -> Option<Self> {
         Some(match self {
             Self::AddGate { gate, position, order } => {
                 Self::AddGate { gate: *gate, position: *position, order: *order }
             }
             Self::RemoveGate { gate } => Self::RemoveGate { gate: *gate },
+            Self::GiveStates { .. } => return None,
             Self::AddInstance { id, .. } => Self::AddInstance { id: *id, instance: instances.next()? },
             Self::AddContext { id, .. } => Self::AddContext { id: *id, instance: instances.next()? },
             Self::Quarantine { id, why } => Self::Quarantine { id: *id, why: why.clone() },
@@ -137,6 +149,7 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
                 write!(f, "add gate {gate} at {position}, order {order}")
             }
             Self::RemoveGate { gate } => write!(f, "remove gate {gate}"),
+            Self::GiveStates { id, .. } => write!(f, "give instance {id} states for connections"),
             Self::AddInstance { id, .. } => write!(f, "add instance {id}"),
             Self::AddContext { id, .. } => write!(f, "add a context to instance {id}"),
             Self::Quarantine { id, why } => write!(f, "instance {id} is in quarantine: {why}"),
@@ -155,17 +168,27 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
 pub enum Remains<T> {
     /// No object.
     Nothing,
-    /// Copies of a removed instance, one of each context.
-    Instance(Vec<Box<dyn Instance>>),
+    /// Copies of a removed instance, one of each context, and the states that it kept for connections.
+    Instance(Vec<Box<dyn Instance>>, Option<ConnectionStates>),
     /// Filter table of a removed gate.
     Table(T),
+}
+
+impl<T> Remains<T> {
+    /// Returns the remains of an instance.
+    pub(crate) fn of(instance: Option<Vec<Box<dyn Instance>>>, states: Option<ConnectionStates>) -> Self {
+        match (instance, states) {
+            (None, None) => Self::Nothing,
+            (instance, states) => Self::Instance(instance.unwrap_or_default(), states),
+        }
+    }
 }
 
 impl<T> fmt::Debug for Remains<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nothing => "nothing",
-            Self::Instance(_) => "an instance",
+            Self::Instance(..) => "an instance",
             Self::Table(_) => "a table",
         })
     }

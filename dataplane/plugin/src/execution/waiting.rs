@@ -30,6 +30,7 @@ use millrace_packet::{DropReason, Packet};
 use millrace_plugin_abi::FlowEnd;
 use millrace_units::{Instant, PathId, PrincipalId};
 
+use crate::connection_state::PackedConnection;
 use crate::execution::instances::{ContextKey, context_of};
 use crate::principal_memory::PrincipalMemory;
 use crate::slab::Key;
@@ -198,14 +199,15 @@ impl WaitingRoom {
         kept: Kept,
         memory: &PrincipalMemory,
     ) -> Result<(), (Packet, DropReason)> {
-        let Kept { packet, key, destination, state } = kept;
+        let Kept { packet, key, destination, state, connection } = kept;
+        let connection = PackedConnection::of(connection);
         let busy = |packet: Packet| Err((packet, DropReason::PluginBusy));
         let Some(Noted { wish, place, passed_on, payer, since }) =
             self.tickets.get(ticket.0 as usize).copied()
         else {
             return busy(packet);
         };
-        let waiting = Waiting { packet, key, destination, place, state, passed_on, payer, since };
+        let waiting = Waiting { packet, key, destination, place, state, connection, passed_on, payer, since };
         match wish {
             Wish::Until(slot, _) | Wish::Free(ContextKey { instance: Key { slot, .. }, .. })
                 if !self.has_room(slot, most) =>

@@ -1,12 +1,13 @@
 //! Worker side of plugins: gates, instances and bindings, and the passage of packets through them.
 
+mod connections;
 mod offload_steps;
 mod run;
 
 use std::fmt;
 
 use millrace_packet::DropReason;
-use millrace_plugin_abi::{Backlogs, FlowEnd, FlowStates, Message, Position, Progress};
+use millrace_plugin_abi::{Backlogs, FlowEnd, FlowStates, Message, Position, Progress, StateScope};
 use millrace_units::{InstanceId, Instant, PathId, PortId, PrincipalId, QueueAccount, QueueId};
 
 use crate::execution::bindings::{Bindings, NewBinding};
@@ -20,6 +21,8 @@ use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step, parts};
 use crate::{
     Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, ProcessorWait, Remains,
 };
+
+pub use connections::ConnectionKeepers;
 
 /// Treatment of packets by a binding, for display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,23 +137,27 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// new ones.
     pub fn apply(&mut self, change: PluginChange<T::Filter>) -> Remains<T> {
         let Self { bindings, calls, .. } = self;
-        let Calls { instances, states, .. } = calls;
+        let Calls { instances, states, connections, .. } = calls;
         match change {
             PluginChange::AddGate { gate, position, order } => bindings.add_gate(gate, position, order),
+            PluginChange::GiveStates { id, states: given } => connections.give(id.0.into(), given),
             PluginChange::RemoveGate { gate } => {
                 let removed = bindings.remove_gate(gate, |binding| calls.note_binding(&binding, false));
                 return removed.map_or(Remains::Nothing, Remains::Table);
             }
             PluginChange::AddInstance { id, instance } => {
-                states.expect(instance.flow_state());
-                return instances.add(id, instance).map_or(Remains::Nothing, Remains::Instance);
+                let tracks = instance.state_scope() == StateScope::Connection;
+                let bytes = instance.flow_state();
+                states.expect(if tracks { 0 } else { bytes });
+                let old = connections.put(id.0.into(), tracks.then_some(bytes));
+                return Remains::of(instances.add(id, instance), old);
             }
             PluginChange::AddContext { id, instance } => {
-                return instances.add_context(id, instance).map_or(Remains::Nothing, Remains::Instance);
+                return Remains::of(instances.add_context(id, instance), None);
             }
             PluginChange::Quarantine { id, why } => instances.quarantine(id, &why),
             PluginChange::RemoveInstance { id } => {
-                return instances.remove(id).map_or(Remains::Nothing, Remains::Instance);
+                return Remains::of(instances.remove(id), connections.remove(id.0.into()));
             }
             PluginChange::Bind { binding, gate, filter, priority, action, call_limits } => {
                 let instance = action.instance().and_then(|id| instances.bound(id));
@@ -278,7 +285,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Returns the bindings of a path that may have dropped a packet for `reason`. If `reason` means a drop
-    /// by a filter, returns only the first binding that drops or rejects.
+    /// by a filter, returns only the first binding that drops or rejects. If the table of connections refused the packet,
+    /// returns the first binding with an instance that needs connections.
     pub fn may_drop(&self, path: PathId, reason: DropReason) -> impl Iterator<Item = BindingId> + '_ {
         let by_filter = reason == DropReason::Filter;
         let by_policer = reason == DropReason::Policer;
@@ -286,8 +294,9 @@ impl<T: BindingTable> WorkerPlugins<T> {
             reason,
             DropReason::Plugin | DropReason::PluginBusy | DropReason::PluginFailed | DropReason::PluginLoop
         );
+        let by_table = matches!(reason, DropReason::ConnectionTableFull | DropReason::ConnectionSourceFull);
         let drops = move |stage: &&Stage| match stage.step {
-            Step::Instance(_) => by_instance,
+            Step::Instance(_) => by_instance || by_table && stage.tracks,
             Step::Refuse(_) => by_filter,
             Step::Count => {
                 let action = self.bindings.get(stage.binding).map(|binding| &binding.action);
@@ -297,7 +306,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
             Step::Queue(_) | Step::Principal(_) | Step::HandOver(_) => false,
         };
         let stages = self.paths.stages(path).iter().filter(drops);
-        stages.map(|stage| BindingId(stage.binding.slot)).take(if by_filter { 1 } else { usize::MAX })
+        stages.map(|stage| BindingId(stage.binding.slot)).take(if by_filter || by_table {
+            1
+        } else {
+            usize::MAX
+        })
     }
 
     /// Returns the actions of a path's bindings at `position`. Each action comes with the key of its binding,

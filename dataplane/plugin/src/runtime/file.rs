@@ -109,6 +109,10 @@ macro_rules! methods_without_plugin_code {
             self.manifest().state.flow.into()
         }
 
+        fn state_scope(&self) -> millrace_plugin_abi::StateScope {
+            self.manifest().state.scope
+        }
+
         fn service_state(&self) -> Vec<u8> {
             self.shared().with(|exchange| exchange.service.to_vec())
         }

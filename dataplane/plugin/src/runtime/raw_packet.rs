@@ -6,7 +6,7 @@ use millrace_packet::{Exceptions, FlowKey, Packet};
 use millrace_plugin_abi::binary::{
     NO_ALLOWANCE, NO_OFFSET, RawBacklog, RawFlowEnd, RawPacket, backlog, packet_flags, verdict,
 };
-use millrace_plugin_abi::{Backlog, Family, FlowEnd, Instant, Packets, Verdict};
+use millrace_plugin_abi::{Backlog, Family, FlowEnd, Instant, PacketConnection, Packets, Verdict};
 use millrace_units::{InstanceId, PortId, QueueId};
 
 /// Largest tag and largest drop reason; both have five bits.
@@ -99,6 +99,15 @@ pub(crate) fn describe(number: usize, key: &FlowKey, packet: &Packet, window: us
         destination_port: key.destination_port,
         verdict: verdict::PASS,
         ..RawPacket::default()
+    }
+}
+
+/// Adds the packet's connection to its description.
+#[inline]
+pub(crate) fn describe_connection(described: &mut RawPacket, connection: PacketConnection) {
+    described.connection = connection.status as u32;
+    if connection.is_reply {
+        described.flags |= packet_flags::REPLY;
     }
 }
 

@@ -100,11 +100,18 @@ pub fn send(worker: &mut WorkerPlugins<Every>, pool: &Pool, key: FlowKey, place:
         taken: &mut taken,
         directed: &mut Vec::new(),
         queues: &NoQueues,
+        tracking: None,
     };
     worker.run(place, &mut group, Instant::ZERO);
     for (packet, (_, why)) in packets.into_iter().zip(&taken) {
         let Taken::Keep(ticket) = why else { panic!("{why:?}") };
-        let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };
+        let kept = Kept {
+            packet,
+            key,
+            destination: [0; 6],
+            state: StateRef::default(),
+            connection: Default::default(),
+        };
         assert!(worker.keep(*ticket, 64, kept).is_ok());
     }
     worker.end_of_batch();

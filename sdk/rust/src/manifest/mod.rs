@@ -22,7 +22,8 @@ pub use values::{cost, objects};
 ///     messages: { "read": "the counters", "reset": "sets them to zero" },
 ///     settings: r#"{"type": "object", "properties": {"rate": {"type": "integer"}}, "additionalProperties": false}"#,
 ///     window: 64,            // bytes of a packet's window
-///     flow_state: 16,        // bytes of state for each flow
+///     state: "flow",         // or "connection": both directions share a state
+///     flow_state: 16,        // bytes of state for each flow, or connection
 ///     service_state: 64,     // bytes of state common to all flows
 ///     maps: [{ name: "seen", key: 4, value: 8, entries: 1000 }],  // own maps (map-write)
 ///     counters: ["late", "early"],  // counters of `host::count`, by index
@@ -47,6 +48,7 @@ macro_rules! millrace_plugin {
         $(, messages: { $message:literal: $help:literal $(, $messages:literal: $helps:literal)* $(,)? })?
         $(, settings: $settings:literal)?
         $(, window: $window:literal)?
+        $(, state: $scope:literal)?
         $(, flow_state: $flow_state:literal)?
         $(, service_state: $service_state:literal)?
         $(, maps: [$({ name: $map:literal, key: $key:literal, value: $value:literal, entries: $entries:literal $(,)? }),+ $(,)?])?
@@ -72,6 +74,7 @@ macro_rules! millrace_plugin {
                     $(, ",", stringify!($messages), ":", stringify!($helps))*, "}")?
                 $(, ",\"settings\":", $settings)?
                 $(, ",\"window\":", $window)?
+                $(, ",\"state\":", stringify!($scope))?
                 $(, ",\"flow-state\":", $flow_state)?
                 $(, ",\"service-state\":", $service_state)?
                 $(, ",\"maps\":[", $crate::manifest::objects!($($map, $key, $value, $entries;)+), "]")?
@@ -85,6 +88,7 @@ macro_rules! millrace_plugin {
             ));
             const FEATURES: $crate::Features = $crate::features::of_capabilities(&[$($capability $(, $capabilities)*)?])
                 $(.and($crate::Features::of_name($feature)) $(.and($crate::Features::of_name($features)))*)?
+                $(.and($crate::Features::CONNECTIONS.when($crate::manifest::is_any_of($scope, &["connection"]))))?
                 $(.and($crate::Features::FLOW_STATE.when($flow_state > 0)))?
                 $(.and($crate::Features::SERVICE_STATE.when($service_state > 0)))?
                 $(.and($crate::features::because!($crate::Features::MAPS, $($map)+)))?
@@ -120,6 +124,7 @@ macro_rules! millrace_plugin {
             $(assert!(is_json($settings), "settings: this is not JSON");)?
             assert!(is_json(<$plugin>::MANIFEST), "texts: write them without raw strings and \\x or \\u escapes");
             assert!(<$plugin>::WINDOW <= $crate::binary::MOST_WINDOW, "window: 1536 bytes at most");
+            $(assert!(is_any_of($scope, &["flow", "connection"]), "state: flow or connection");)?
             assert!(<$plugin>::FLOW_STATE <= 256, "flow_state: 256 bytes at most");
 
             assert!(<$plugin>::SERVICE_STATE <= 4096, "service_state: 4096 bytes at most");

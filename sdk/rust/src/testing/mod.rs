@@ -24,7 +24,7 @@ use std::vec::Vec;
 use millrace_plugin_abi::binary::{MOST_PACKETS, NO_OFFSET, RawCall, RawFlowEnd, RawPacket, packet_flags};
 
 use crate::glue::{self, Slot};
-use crate::{Backlog, Declared, Refusal, Verdict};
+use crate::{Backlog, ConnectionStatus, Declared, Refusal, Verdict};
 
 pub use frame::{Description, FlowName, describe, frame_of_ports, mend_checksums};
 pub use pcap::{PcapError, frames_of_pcap};
@@ -62,6 +62,8 @@ pub struct Router<P: Declared> {
     pub tag: u8,
     /// Whether the frames are copies, as at gates of the position `copy`.
     pub copies: bool,
+    /// Status of the frames' connection, and whether they go to the side that opened it.
+    pub connection: (ConnectionStatus, bool),
     /// Maps of the instance, followed by the maps of other instances that the settings name. The test must
     /// add the maps of other instances.
     pub maps: Vec<TestMap>,
@@ -86,7 +88,9 @@ impl<P: Declared> Router<P> {
         };
         let maps = P::MAPS.iter().map(map).collect();
         let backlog = Backlog::default();
-        let mut router = Self { slot, flows, service, now: 0, port: 0, tag: 0, copies: false, maps, backlog };
+        let connection = Default::default();
+        let (now, port, tag, copies) = (0, 0, 0, false);
+        let mut router = Self { slot, flows, service, now, port, tag, copies, connection, maps, backlog };
         router.restart(settings)?;
         Ok(router)
     }
@@ -238,6 +242,11 @@ impl<P: Declared> Router<P> {
         }
         if self.copies {
             packet.flags |= packet_flags::COPY;
+        }
+        let (status, is_reply) = self.connection;
+        packet.connection = status as u32;
+        if is_reply {
+            packet.flags |= packet_flags::REPLY;
         }
         packet
     }

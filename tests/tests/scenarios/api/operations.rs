@@ -50,6 +50,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("delete /filters/{id}", "filter remove"),
     ("get /flows", "flow list"),
     ("delete /flows", "flow flush"),
+    ("get /connections", "connection list"),
     ("get /placements", "place list"),
     ("put /placements", "place"),
     ("post /lookup", "lookup"),

@@ -4,5 +4,6 @@ mod capture;
 pub mod control_plane;
 mod counters;
 mod filters;
+mod firewall;
 mod gates;
 pub mod packet_traces;

@@ -15,7 +15,8 @@ use millrace_controller::operation::{
     ListSchedulers,
 };
 use millrace_controller::view::{
-    ControlPlaneView, DropView, InstanceView, PortView, SchedulerView, StatusView, SummaryView,
+    ConnectionCountsView, ControlPlaneView, DropView, InstanceView, PortView, SchedulerView, StatusView,
+    SummaryView,
 };
 use millrace_controller::{Caller, ControlError, Router};
 use prometheus_client::collector::Collector;
@@ -179,7 +180,30 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
         counter("sleeps", "Times that a worker slept", one(count(status.sleeps))),
     ];
     families.extend(of_parts(status));
+    families.extend(of_connections(&status.connections));
     families
+}
+
+/// Returns the metrics of the connections that the workers track.
+fn of_connections(connections: &ConnectionCountsView) -> [Family; 6] {
+    let refused = [("full", connections.refused_full), ("source", connections.refused_source)];
+    let refused = refused.map(|(reason, count)| (vec![("reason", reason.to_owned())], self::count(count)));
+    [
+        gauge("connections", "Connections that the router tracks", one(count(connections.known))),
+        gauge("connections_limit", "Maximum number of connections", one(count(connections.limit))),
+        counter("connection_packets", "Packets of tracked connections", one(count(connections.packets))),
+        counter(
+            "connection_packets_invalid",
+            "Packets without a connection, or against its state",
+            one(count(connections.invalid)),
+        ),
+        counter(
+            "connections_expired",
+            "Connections that ended for lack of packets",
+            one(count(connections.expired)),
+        ),
+        counter("connections_refused", "New connections refused, by reason", refused.to_vec()),
+    ]
 }
 
 /// Returns the metrics of the offload and of the mirror of the kernel. They have no samples in a router

@@ -139,6 +139,9 @@ async fn flows_are_asked_for_in_an_order_and_forgotten() {
     assert_eq!(server.ask("GET", "/flows", "").await.1, json!({"found": 0, "flows": []}));
     let (status, _) = server.ask("GET", "/flows?filter=proto+udp&order=recent&limit=7", "").await;
     assert_eq!(status, StatusCode::OK);
+    assert_eq!(server.ask("GET", "/connections", "").await.1, json!({"found": 0, "connections": []}));
+    let (status, _) = server.ask("GET", "/connections?filter=proto+udp&limit=7", "").await;
+    assert_eq!(status, 200);
     assert_eq!(server.ask("DELETE", "/flows", "").await.1, json!({"flushed": 0}));
     assert_eq!(server.ask("DELETE", "/flows?filter=proto+udp", "").await.1, json!({"flushed": 0}));
     server.end().await;
@@ -163,6 +166,8 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
     ("DELETE", "/filters", r#"{"ids": [-1]}"#, 400, "\"ids[0]\" is -1"),
     ("GET", "/filters/explain", "", 400, "lacks the key \"packet\""),
     ("GET", "/flows?order=size", "", 400, "\"order\": no value here is named \"size\""),
+    ("GET", "/connections?limit=0", "", 400, "limit"),
+    ("GET", "/connections?order=rate", "", 400, "keys here: filter, limit"),
     ("GET", "/flows?limit=x", "", 400, "\"limit\" is the string \"x\": give a whole number"),
     ("DELETE", "/flows?flter=x", "", 400, "did you mean \"filter\""),
     ("GET", "/flows?colour=red", "", 400, "keys here: filter, order, limit"),

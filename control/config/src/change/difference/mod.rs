@@ -450,6 +450,7 @@ fn router(from: &Config, to: &Config, all: &mut Difference) {
     }
     fixed("plugins", &from.plugins, &to.plugins, all);
     fixed("api", &from.api, &to.api, all);
+    fixed("connections", &from.connections, &to.connections, all);
 }
 
 /// Adds the differences in the runtimes of plugins. Another `allow-downgrade` makes no difference to a plugin

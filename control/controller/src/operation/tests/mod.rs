@@ -328,6 +328,7 @@ async fn every_query_leaves_configuration_and_revision_as_they_are() {
     all.query(CheckFilters).await;
     all.query(ListGates).await;
     all.query(ListFlows::default()).await;
+    all.query(ListConnections::default()).await;
     all.query(ListPlacements).await;
     all.query(ListInstances).await;
     all.query(ListEvents::default()).await;

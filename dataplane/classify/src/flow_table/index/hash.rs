@@ -12,6 +12,12 @@ pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
     FlowHash::new(seed).of_both(key).1
 }
 
+/// Returns a keyed hash of the addresses, ports and protocol that is the same for both directions of a connection. A sender
+/// that doesn't know `seed` can't choose connections whose hashes collide.
+pub fn connection_hash(key: &FlowKey, seed: u64) -> u32 {
+    FlowHash::new(seed).of_connection(key)
+}
+
 /// Keyed hash of flow keys. The key of the hash is drawn at the table's creation.
 ///
 /// The words of the flow key go through NH, an almost universal hash, here with 64-bit words (UMAC: Black,
@@ -49,6 +55,32 @@ impl FlowHash {
     pub fn of_both(&self, key: &FlowKey) -> (u64, u32) {
         let last = key.last_word();
         self.both(self.of_five(key, last & ((1 << PORT_SHIFT) - 1)), last)
+    }
+
+    /// Returns the hash of the connection of a key, as [`connection_hash`] returns it: the hash of the two endpoints, the
+    /// lower one first.
+    #[inline]
+    pub fn of_connection(&self, key: &FlowKey) -> u32 {
+        let (source, destination) = (key.source_bytes(), key.destination_bytes());
+        let (from, to) = (u64::from(key.source_port), u64::from(key.destination_port));
+        let protocol = u64::from(key.protocol);
+        let sum = match key.family() {
+            Family::V4 => {
+                let [from, to] = [(source, from), (destination, to)]
+                    .map(|(address, port)| (word(address, 0) & 0xffff_ffff) << 16 | port);
+                self.product(0, from.min(to) | protocol << 48, from.max(to))
+            }
+            Family::V6 => {
+                let [from, to] = [(source, from), (destination, to)]
+                    .map(|(address, port)| (u128::from_be_bytes(*address), port));
+                let (low, high) = (from.min(to), from.max(to));
+                self.product(0, low.0 as u64, (low.0 >> 64) as u64)
+                    .wrapping_add(self.product(2, high.0 as u64, (high.0 >> 64) as u64))
+                    .wrapping_add(self.product(4, low.1 | high.1 << 16 | protocol << 32, 0))
+            }
+        };
+        let folded = self.fold(sum);
+        (folded ^ folded >> 32) as u32
     }
 
     /// Returns both hashes of an IPv4 key. `last` is the key's last word without the ingress port, `port` the
@@ -153,6 +185,29 @@ mod tests {
         assert_eq!((of(1, 1), of(2, 1)), (of(1, 2), of(2, PortId::NONE.0)));
         let different: HashSet<u32> = (0..1000).map(|source| of(source, 1)).collect();
         assert_eq!(different.len(), 1000);
+    }
+
+    #[test]
+    fn both_directions_of_a_connection_have_one_hash() {
+        let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let (c, d) = (Ipv6Addr::LOCALHOST, Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2));
+        let mut all = HashSet::new();
+        for (from, to) in (0..1000).map(|port| (port, port * 7 % 1000)) {
+            let keys = [
+                (FlowKey::v4(a, b, 6, (from, to), PortId(1)), FlowKey::v4(b, a, 6, (to, from), PortId(2))),
+                (FlowKey::v6(c, d, 6, (from, to), PortId(1)), FlowKey::v6(d, c, 6, (to, from), PortId(2))),
+            ];
+            for (one, other) in keys {
+                assert_eq!(connection_hash(&one, 3), connection_hash(&other, 3));
+                assert_ne!(connection_hash(&one, 3), connection_hash(&one, 4));
+                all.insert(connection_hash(&one, 3));
+            }
+            all.insert(connection_hash(&FlowKey::v4(a, b, 17, (from, to), PortId(1)), 3));
+        }
+        assert_eq!(all.len(), 3000, "ports, protocols and addresses matter");
+        // Exchanged ports make another connection.
+        let [one, other] = [(1, 2), (2, 1)].map(|ports| FlowKey::v4(a, b, 6, ports, PortId(1)));
+        assert_ne!(connection_hash(&one, 3), connection_hash(&other, 3));
     }
 
     #[test]

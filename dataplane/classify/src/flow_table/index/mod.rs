@@ -6,4 +6,4 @@ mod overflow;
 
 pub(super) use self::buckets::Buckets;
 pub(super) use self::hash::FlowHash;
-pub use self::hash::flow_hash;
+pub use self::hash::{connection_hash, flow_hash};

@@ -57,6 +57,7 @@ impl Host {
             flags,
             payload: count - u32::from(syn) - u32::from(fin),
             scale: syn.then_some(self.scale),
+            is_fragment: false,
         }
     }
 

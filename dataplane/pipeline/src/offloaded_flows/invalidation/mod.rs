@@ -84,7 +84,8 @@ fn record_plugin(
         }
         PluginChange::Quarantine { .. } => end_entries(offload),
         // Control adds instances and gates before their bindings, and removes them after their bindings.
-        PluginChange::AddInstance { .. }
+        PluginChange::GiveStates { .. }
+        | PluginChange::AddInstance { .. }
         | PluginChange::AddContext { .. }
         | PluginChange::RemoveInstance { .. } => {}
         PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}

@@ -1,7 +1,7 @@
 //! Keys of a manifest: reads their values.
 
 use millrace_plugin_abi::binary::HOST_FUNCTIONS;
-use millrace_plugin_abi::{Features, MapShape, NotOffered, Position, RequestKinds};
+use millrace_plugin_abi::{Features, MapShape, NotOffered, Position, RequestKinds, StateScope};
 use millrace_units::remedy;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use super::{MOST_NAME, ManifestError};
 const MOST_MISSING: usize = 8;
 
 /// Every key that a manifest may have.
-pub(super) const KEYS: [&str; 19] = [
+pub(super) const KEYS: [&str; 20] = [
     "abi",
     "features",
     "name",
@@ -24,6 +24,7 @@ pub(super) const KEYS: [&str; 19] = [
     "messages",
     "settings",
     "window",
+    "state",
     "flow-state",
     "service-state",
     "maps",
@@ -52,6 +53,7 @@ pub(super) fn optional<T: DeserializeOwned>(
 fn wanted(key: &str) -> &'static str {
     match key {
         "name" | "version" | "summary" | "host-companion" => "a text",
+        "state" => "\"flow\" or \"connection\"",
         "features" | "positions" | "capabilities" | "counters" => "a list of names",
         "messages" => "an object of names, each with one line of help",
         "settings" => "a JSON Schema, which is an object",
@@ -67,6 +69,14 @@ pub(super) fn needed<T: DeserializeOwned>(
     key: &'static str,
 ) -> Result<T, ManifestError> {
     optional(keys, key)?.ok_or(ManifestError::Missing(key))
+}
+
+/// Returns the scope of the plugin's state.
+pub(super) fn scope(keys: &Map<String, Value>) -> Result<StateScope, ManifestError> {
+    let Some(name) = optional::<String>(keys, "state")? else { return Ok(StateScope::Flow) };
+    let scope = StateScope::NAMED.iter().find(|(known, _)| *known == name);
+    let problem = || format!("{:?} is not right; give {}", shortened(&name), wanted("state"));
+    scope.map(|(_, scope)| *scope).ok_or_else(|| ManifestError::Value { key: "state", problem: problem() })
 }
 
 /// Rejects a manifest with an unknown key.

@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millrace_plugin_abi::binary::{ABI_VERSION, DEFAULT_WINDOW};
-use millrace_plugin_abi::{Features, MapShape, NotOffered, Position, RequestKinds};
+use millrace_plugin_abi::{Features, MapShape, NotOffered, Position, RequestKinds, StateScope};
 use serde_json::{Map, Value};
 
 use check::check;
 pub use cost::{ANY_KIND, Cost, KindCost};
-use keys::{capabilities, check_known, features, maps, needed, optional, positions};
+use keys::{capabilities, check_known, features, maps, needed, optional, positions, scope};
 
 /// Maximum bytes of a manifest.
 pub const MOST_MANIFEST: usize = 64 * 1024;
@@ -67,7 +67,9 @@ pub enum ManifestError {
 /// State that a plugin keeps, as the plugin declares it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeclaredState {
-    /// Bytes of state for each flow, up to [`MOST_FLOW_STATE`].
+    /// Whether each flow has a state of its own, or both directions of a connection share one.
+    pub scope: StateScope,
+    /// Bytes of state for each flow or connection, up to [`MOST_FLOW_STATE`].
     pub flow: u16,
     /// Bytes of state common to all flows, up to [`MOST_SERVICE_STATE`].
     pub service: u16,
@@ -151,6 +153,7 @@ impl Manifest {
             settings: optional(&keys, "settings")?,
             window: optional(&keys, "window")?.unwrap_or(DEFAULT_WINDOW),
             state: DeclaredState {
+                scope: scope(&keys)?,
                 flow: optional(&keys, "flow-state")?.unwrap_or_default(),
                 service: optional(&keys, "service-state")?.unwrap_or_default(),
                 version: optional(&keys, "state-version")?.unwrap_or_default(),
@@ -174,6 +177,7 @@ impl Manifest {
         let of_capabilities = self.capabilities.iter().map(|name| Features::of_capability(name));
         let of_keys = [
             Features::FLOW_STATE.when(self.state.flow > 0),
+            Features::CONNECTIONS.when(self.state.scope == StateScope::Connection),
             Features::SERVICE_STATE.when(self.state.service > 0),
             Features::SAVED_STATE.when(self.state.version > 0),
             Features::COUNTERS.when(!self.counters.is_empty()),

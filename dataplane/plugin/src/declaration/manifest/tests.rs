@@ -86,6 +86,20 @@ fn everything_that_is_given_is_read() {
 }
 
 #[test]
+fn state_belongs_to_flows_or_connections() {
+    let parsed = |value| with("state", json!(value)).unwrap();
+    assert_eq!((parsed("flow").state.scope, parsed("flow").features), (StateScope::Flow, Features::NONE));
+    let connection = parsed("connection");
+    assert_eq!(
+        (connection.state.scope, connection.features),
+        (StateScope::Connection, Features::CONNECTIONS)
+    );
+    assert!(
+        refusal("state", json!("both")).ends_with("\"both\" is not right; give \"flow\" or \"connection\"")
+    );
+}
+
+#[test]
 fn unknown_names_are_refused_with_the_nearest() {
     assert_eq!(
         refusal("widnow", json!(1)),
@@ -127,6 +141,8 @@ fn each_limit_is_kept() {
         ("settings", json!([])),
         ("window", json!(1537)),
         ("window", json!(-1)),
+        ("state", json!("conection")),
+        ("state", json!(1)),
         ("flow-state", json!(257)),
         ("state-version", json!(1.5)),
         ("contexts", json!(0)),

@@ -6,6 +6,7 @@ use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_plugin_abi::{Backlogs, Position, Verdict};
 use millrace_units::{GateId, InstanceId, Instant, PrincipalId, QueueId};
 
+use super::tracker::Tracking;
 use crate::execution::bindings::Binding;
 use crate::execution::recheck::{Malformed, recheck_behind};
 use crate::execution::waiting::{End, Taken};
@@ -80,6 +81,8 @@ pub struct Group<'a> {
     pub directed: &'a mut Vec<(u16, Direction)>,
     /// Source of the queue backlogs that instances may read.
     pub queues: &'a dyn Backlogs,
+    /// Connections of the packets; `None` if no stage of the path needs them.
+    pub tracking: Option<Tracking<'a>>,
 }
 
 impl fmt::Debug for Group<'_> {

@@ -6,6 +6,7 @@
 //! Paths and bindings stay, because they refer to the slot and not to the instance. If the successor's flow
 //! state has another format, flows are classified again, and their state starts empty.
 
+use millrace_plugin_abi::StateScope;
 use millrace_units::{InstanceId, Instant};
 
 use super::Calls;
@@ -95,20 +96,34 @@ impl Calls {
             // The old copies stay. If one failed while it saved its state, it restarts at once, without its
             // state.
             old.iter_mut().for_each(|hosted| hosted.recover(now, news));
-            told(Some(Succession { contexts, inherited, history }));
+            let bytes = contexts.first().map_or(0, |instance| instance.flow_state());
+            let connection_states = self.connections.take_given(key.slot, bytes);
+            told(Some(Succession { contexts, inherited, history, connection_states }));
             return key;
         }
-        let flow_state = |contexts: &Contexts| contexts.first().instance.flow_state();
-        let before = flow_state(old);
+        let kept_state = |contexts: &Contexts| {
+            let instance = &contexts.first().instance;
+            (instance.flow_state(), instance.state_scope())
+        };
+        let before = kept_state(old);
         contexts = old.replace(contexts, news);
         old.restore(restored.unwrap_or_default(), news);
-        let after = flow_state(old);
-        let new = self.instances.introduce(key, before == after && same_version || before == 0);
+        let after @ (bytes, scope) = kept_state(old);
+        let keeps_state = before == after && same_version;
+        let had_none = before == (0, StateScope::Flow);
+        let new = self.instances.introduce(key, keeps_state || had_none);
+        let connection_states = if keeps_state {
+            self.connections.take_given(key.slot, bytes)
+        } else {
+            self.connections.note_change(before.1 != scope);
+            let bytes = (scope == StateScope::Connection).then_some(bytes);
+            self.connections.put(key.slot, bytes)
+        };
         if let Some(new) = new {
             self.states.expect(new.state.into());
             bindings.rebind(key, new);
         }
-        told(Some(Succession { contexts, inherited, history }));
+        told(Some(Succession { contexts, inherited, history, connection_states }));
         new.map_or(key, |new| new.key)
     }
 }

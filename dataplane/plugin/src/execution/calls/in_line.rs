@@ -147,8 +147,8 @@ impl Calls {
         Some(ProcessorWait { payer, queue: binding.call_limits.queue.map(|_| binding.gate) })
     }
 
-    /// Calls an instance as [`visit`](Self::visit) does. If the call runs in line for a principal, `charged`, that
-    /// principal is charged.
+    /// Tracks the members of a group if the instance needs their connections, and calls the instance as
+    /// [`visit`](Self::visit) does. If the call runs in line for a principal, `charged`, that principal is charged.
     #[inline]
     pub(crate) fn visit_or_charge(
         &mut self,
@@ -157,6 +157,12 @@ impl Calls {
         group: &mut Group<'_>,
         now: Instant,
     ) -> bool {
+        if visit.tracks {
+            self.track(group, &mut binding.counts, now);
+            if group.members.is_empty() {
+                return false;
+            }
+        }
         match charged {
             None => self.visit(visit, binding, group, now),
             Some(charged) => {

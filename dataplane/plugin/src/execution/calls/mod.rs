@@ -10,6 +10,12 @@ mod hot_swap;
 mod in_line;
 mod meter;
 mod resume;
+mod tracker;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "members of a group are places of its packets, and all notes of a group go by them"
+)]
+mod tracking;
 #[expect(
     clippy::indexing_slicing,
     reason = "members of a group are places of its packets, and all notes of a group go by them"
@@ -21,6 +27,7 @@ use millrace_plugin_abi::{FlowEnd, Message, Progress, Verdict};
 use millrace_units::{Instant, PrincipalId};
 
 use crate::CallLimits;
+use crate::connection_state::ConnectionStateTables;
 use crate::execution::bindings::Binding;
 use crate::execution::instances::{ContextKey, Instances};
 use crate::execution::waiting::{Answer, Errand, PassedOn, Place, Ticket, WaitingRoom};
@@ -36,6 +43,7 @@ pub use in_line::{DriverCharge, InLineCharge};
 pub(crate) use meter::Meter;
 pub use meter::{CycleClock, Grant};
 pub(crate) use resume::Resumption;
+pub use tracker::{TrackConnections, TrackedPacket, Tracking};
 pub(crate) use visit::Visit;
 
 /// Result of a call.
@@ -82,16 +90,31 @@ pub(crate) struct Calls {
     pub in_line: InLine,
     /// Flow states.
     pub states: FlowStateBlocks,
+    /// Connection states.
+    pub connections: ConnectionStateTables,
     /// Memory of the principals.
     pub memory: PrincipalMemory,
     /// Existing ports, to which verdicts may send packets.
     pub ports: Ports,
     /// Limits of errands: calls without packets.
     pub errands: CallLimits,
-    /// Buffer for the verdicts of resumed calls.
+    scratch: Scratch,
+}
+
+/// Buffers of calls, kept for reuse.
+pub(crate) struct Scratch {
+    /// Verdicts of resumed calls.
     verdicts: Vec<Verdict>,
-    /// Lists of members, kept for reuse.
+    /// Numbers of the connections of a call's packets, by packet index.
+    numbers: Vec<u32>,
+    /// Lists of members.
     spare: Vec<Vec<u16>>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self { verdicts: vec![Verdict::Pass; BATCH_SIZE], numbers: vec![0; BATCH_SIZE], spare: Vec::new() }
+    }
 }
 
 impl Default for Calls {
@@ -108,11 +131,11 @@ impl Default for Calls {
             meter: Meter::default(),
             in_line: InLine::default(),
             states: FlowStateBlocks::default(),
+            connections: ConnectionStateTables::default(),
             memory: PrincipalMemory::default(),
             ports: Ports::default(),
             errands: CallLimits::OF_ERRANDS,
-            verdicts: vec![Verdict::Pass; BATCH_SIZE],
-            spare: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 }
@@ -175,6 +198,7 @@ impl Calls {
     /// Notes that a binding has begun (`is_new`) or ended. The memory of its instance counts at the principal that
     /// pays for all bindings of the instance.
     pub fn note_binding(&mut self, binding: &Binding, is_new: bool) {
+        self.connections.note_change(binding.tracks);
         let Some((instance, payer)) = binding.paid_instance() else { return };
         let Some((contexts, _)) = self.instances.contexts_mut(instance) else { return };
         let payer = contexts.note_binding(payer, is_new);

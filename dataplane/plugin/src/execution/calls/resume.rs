@@ -8,6 +8,7 @@ use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, P
 use millrace_units::{Cycles, Instant, PrincipalId};
 
 use super::decision::Decision;
+use super::visit::KeptState;
 use super::{Calls, InLineCharge, Outcome};
 use crate::execution::bindings::Bindings;
 use crate::execution::instances::{Awaited, ContextKey, Exceeded, Hosted, News};
@@ -17,8 +18,7 @@ use crate::execution::waiting::{
     Waiting, earliest,
 };
 use crate::fault::{FaultKind, overrun};
-use crate::flow_state::FlowStateBlocks;
-use crate::path::{Part, Paths, Step};
+use crate::path::{Part, Paths, Stage, Step};
 use crate::slab::Key;
 use crate::{BindingCounts, BindingTable, CallLimits, Direction, OnFault};
 
@@ -194,8 +194,10 @@ impl<T: BindingTable> Resumption<'_, T> {
             None => None,
             Some((hosted, news)) => {
                 let known = Known { queues: &NoQueues, waiting: (0, 0), payer: None };
-                let states = (states, Part::default(), known);
-                let outcome = slice(hosted, &mut backlog.call, &mut [], states, errands, self.now, news);
+                let part = Part::default();
+                let kept = KeptState { flows: states, part, tracks: false, connections: None };
+                let kept = (kept, known);
+                let outcome = slice(hosted, &mut backlog.call, &mut [], kept, errands, self.now, news);
                 if outcome == Outcome::Suspended {
                     return false;
                 }
@@ -212,15 +214,16 @@ impl<T: BindingTable> Resumption<'_, T> {
     /// Resumes a call with packets. Returns whether the call has ended.
     fn resume_packets(&mut self, place: Place, backlog: &mut Backlog) -> bool {
         let Backlog { context, call, behind, .. } = backlog;
-        let Calls { instances, states, verdicts, meter, memory, running, waiting, .. } = &mut *self.calls;
+        let Calls { instances, states, connections, scratch, meter, memory, running, waiting, .. } =
+            &mut *self.calls;
         let Some((hosted, news)) = instances.get_mut(*context) else {
             memory.resume(call.payer, call.load());
             release(call, place, self.released);
             return true;
         };
         let stage = self.paths.stages_at(place.path, place.position).get(usize::from(place.stage));
-        let own = stage.filter(|stage| stage.step == Step::Instance(context.instance));
-        let part = own.map_or(Part::default(), |stage| stage.part);
+        let own = stage.filter(|stage| stage.step == Step::Instance(context.instance)).map(Stage::kept);
+        let kept = KeptState::of(own.unwrap_or_default(), context.instance, (states, connections));
         let mut nobody = BindingCounts::default();
         let (counts, limits) = match stage.and_then(|stage| self.bindings.get_mut(stage.binding)) {
             Some(binding) => (&mut binding.counts, binding.call_limits),
@@ -231,7 +234,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         }
         let known = Known { queues: self.queues, waiting: behind.load(), payer: call.payer_backlog };
         let (is_first, begun) = (call.slices == 0, meter.read());
-        let outcome = slice(hosted, call, verdicts, (states, part, known), &limits, self.now, news);
+        let outcome = slice(hosted, call, &mut scratch.verdicts, (kept, known), &limits, self.now, news);
         call.times.add(is_first, meter.charge_part(begun, &mut hosted.counts.cycles));
         let is_suspended = outcome == Outcome::Suspended;
         if running.is_some() {
@@ -248,8 +251,7 @@ impl<T: BindingTable> Resumption<'_, T> {
             waiting.served.push(Served { context, payer, took: self.now.since(began) });
         }
         let (calls, released) = (&mut *self.calls, &mut *self.released);
-        let (context, on_fault, now) = (*context, limits.on_fault, self.now);
-        let written = call.written;
+        let (context, on_fault, now, written) = (*context, limits.on_fault, self.now, call.written);
         let mut finished = Finished {
             calls,
             behind,
@@ -306,7 +308,7 @@ struct Finished<'a> {
 impl Finished<'_> {
     /// Carries out the verdict about packet `number` of the call.
     fn take(&mut self, number: usize, outcome: Outcome, mut waiting: Waiting) {
-        let verdict = match (outcome, self.calls.verdicts.get_mut(number).map(std::mem::take)) {
+        let verdict = match (outcome, self.calls.scratch.verdicts.get_mut(number).map(std::mem::take)) {
             (Outcome::Failed, _) | (_, None) => Verdict::Fault,
             (_, Some(verdict)) => verdict,
         };
@@ -375,7 +377,7 @@ fn slice(
     hosted: &mut Hosted,
     call: &mut Call,
     verdicts: &mut [Verdict],
-    (states, part, known): (&mut FlowStateBlocks, Part, Known<'_>),
+    (mut kept, known): (KeptState<'_>, Known<'_>),
     call_limits: &CallLimits,
     now: Instant,
     news: &mut News,
@@ -385,16 +387,14 @@ fn slice(
     }
     let members: [u16; BATCH_SIZE] = std::array::from_fn(|number| number as u16);
     let members = members.get(..call.packets.len()).unwrap_or(&members);
-    call.find_states(states);
+    kept.find(call);
     if hosted.needs_linear && call.slices == 0 {
         call.gather();
     }
     let copies = call.place.is_some_and(|place| place.position == Position::Copy);
     let packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);
-    let mut packets = packets.with_known(known).as_copies(copies);
-    if part.bytes > 0 {
-        packets = packets.with_states(states, &call.numbers, part.offset.into(), part.bytes.into());
-    }
+    let packets = packets.with_known(known).as_copies(copies);
+    let mut packets = kept.add_to(packets, &call.numbers, &call.connections);
     call.written |= hosted.writes;
     let progress = match call.slices {
         0 => hosted.call(|instance| instance.process(&mut packets, now)),

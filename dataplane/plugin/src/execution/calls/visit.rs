@@ -1,13 +1,14 @@
 //! Calls of instances with the packets of a batch.
 
 use millrace_packet::DropReason;
-use millrace_plugin_abi::{Known, Packets, PayerBacklog, Position, Progress, Verdict};
+use millrace_plugin_abi::{Known, PacketConnection, Packets, PayerBacklog, Position, Progress, Verdict};
 use millrace_units::{Instant, PrincipalId};
 
 use super::decision::Decision;
 use super::group::Group;
 use super::{Calls, Outcome};
 use crate::OnFault;
+use crate::connection_state::{ConnectionStateTables, ConnectionStates, HEADER};
 use crate::execution::bindings::Binding;
 use crate::execution::instances::{ContextKey, Hosted, News, context_of};
 use crate::execution::waiting::{Call, CallTimes, End, PassedOn, Place, Taken};
@@ -21,6 +22,8 @@ pub(crate) struct Visit {
     pub place: Place,
     pub instance: Key,
     pub part: Part,
+    /// Whether the state of the instance belongs to connections.
+    pub tracks: bool,
     /// Principal that pays for the call; `None` while no CPU scheduler divides the processor.
     pub payer: Option<PrincipalId>,
     /// Principal in whose memory held packets count: the payer, also of a call in line.
@@ -60,7 +63,8 @@ impl Calls {
         let passed_on = self.passed_on(place);
         let Some(to) = passed_on.to else { return false };
         if let Some(instance) = self.instances.added_with(to) {
-            let visit = Visit { place, instance, part: Part::default(), payer, holder: payer, passed_on };
+            let (part, tracks) = (Part::default(), false);
+            let visit = Visit { place, instance, part, tracks, payer, holder: payer, passed_on };
             self.visit(visit, binding, group, now);
             *group.bytes = None;
         }
@@ -78,9 +82,12 @@ impl Calls {
         now: Instant,
     ) -> bool {
         match binding.instance() {
-            Some(instance) if instance != visit.instance => {
-                self.visit(Visit { instance, part: Part::default(), ..visit }, binding, group, now)
-            }
+            Some(instance) if instance != visit.instance => self.visit(
+                Visit { instance, part: Part::default(), tracks: false, ..visit },
+                binding,
+                group,
+                now,
+            ),
             _ => true,
         }
     }
@@ -114,7 +121,7 @@ impl Calls {
         }
         passed.sort_unstable();
         std::mem::swap(group.members, &mut passed);
-        self.spare.extend([all, passed]);
+        self.scratch.spare.extend([all, passed]);
         is_untouched
     }
 
@@ -128,7 +135,7 @@ impl Calls {
         group: &mut Group<'_>,
         now: Instant,
     ) -> bool {
-        let Visit { place, instance, part, payer, passed_on, .. } = visit;
+        let Visit { place, instance, part, tracks, payer, passed_on, .. } = visit;
         let context = ContextKey { instance, number };
         let Some((hosted, news)) = self.instances.get_mut(context) else { return true };
         if self.waiting.is_busy(context) {
@@ -144,11 +151,11 @@ impl Calls {
             }
         };
         let payer_backlog = payer.map(|_| self.meter.payer_backlog());
-        let what = (part, place.position, (behind, payer_backlog));
-        let (packets, begun) = (group.members.len(), self.meter.read());
-        let outcome = call(hosted, what, &mut self.states, group, now, news);
+        let kept = KeptState::of((part, tracks), instance, (&mut self.states, &mut self.connections));
+        let (what, begun) = ((place.position, (behind, payer_backlog)), self.meter.read());
+        let outcome = call(hosted, what, (kept, &mut self.scratch.numbers), group, now, news);
         let cycles = self.meter.charge_part(begun, &mut hosted.counts.cycles);
-        hosted.counts.call(outcome.is_complete(), cycles, packets);
+        hosted.counts.call(outcome.is_complete(), cycles, group.members.len());
         match outcome {
             Outcome::Untouched => return is_whole,
             Outcome::Suspended | Outcome::Awaited => {
@@ -229,12 +236,12 @@ impl Calls {
         });
         for (instance, part) in onward {
             let passed_on = visit.passed_on.next(self.instances.origin(instance));
-            let next = Visit { instance, part: Part::default(), passed_on, ..visit };
+            let next = Visit { instance, part: Part::default(), tracks: false, passed_on, ..visit };
             match visit.payer.filter(|_| self.is_awaited(instance)) {
                 Some(payer) => {
                     let ticket = self.waiting.defer(payer, (visit.place, passed_on));
                     group.taken.extend(part.iter().map(|member| (*member, Taken::Keep(ticket))));
-                    self.spare.push(part);
+                    self.scratch.spare.push(part);
                 }
                 None => self.hand_on(next, part, binding, group, now),
             }
@@ -255,7 +262,7 @@ impl Calls {
 
     /// Returns an empty list of members.
     fn spare_list(&mut self) -> Vec<u16> {
-        let mut members = self.spare.pop().unwrap_or_default();
+        let mut members = self.scratch.spare.pop().unwrap_or_default();
         members.clear();
         members
     }
@@ -276,7 +283,61 @@ impl Calls {
         std::mem::swap(group.members, &mut part);
         group.members.append(&mut part);
         group.members.sort_unstable();
-        self.spare.push(part);
+        self.scratch.spare.push(part);
+    }
+}
+
+/// State that an instance keeps for the packets of a call.
+pub(super) struct KeptState<'a> {
+    /// States of flows.
+    pub flows: &'a mut FlowStateBlocks,
+    /// Part of a flow's state that belongs to the instance.
+    pub part: Part,
+    /// Whether the state of the instance belongs to connections.
+    pub tracks: bool,
+    /// States of connections; `None` if the instance keeps none.
+    pub connections: Option<&'a mut ConnectionStates>,
+}
+
+impl<'a> KeptState<'a> {
+    /// Returns the state that an instance keeps: its part of a flow's state, or its states of connections.
+    pub fn of(
+        (part, tracks): (Part, bool),
+        instance: Key,
+        (flows, connections): (&'a mut FlowStateBlocks, &'a mut ConnectionStateTables),
+    ) -> Self {
+        let connections = connections.get_mut(instance.slot).filter(|_| tracks);
+        Self { flows, part, tracks, connections }
+    }
+
+    /// Finds the states of a call's packets.
+    pub fn find(&mut self, call: &mut Call) {
+        match &mut self.connections {
+            Some(states) => call.find_connections(states),
+            None => call.find_states(self.flows),
+        }
+    }
+
+    /// Adds the states and connections to the packets of a call. `numbers` has the block numbers of the states.
+    #[inline]
+    pub fn add_to(
+        self,
+        packets: Packets<'a>,
+        numbers: &'a [u32],
+        connections: &'a [PacketConnection],
+    ) -> Packets<'a> {
+        let Self { flows, part, tracks, connections: own } = self;
+        let packets = if tracks { packets.with_connections(connections) } else { packets };
+        match own {
+            Some(own) => {
+                let bytes = own.bytes();
+                packets.with_states(own, numbers, HEADER, bytes)
+            }
+            None if part.bytes > 0 => {
+                packets.with_states(flows, numbers, part.offset.into(), part.bytes.into())
+            }
+            None => packets,
+        }
     }
 }
 
@@ -284,8 +345,8 @@ impl Calls {
 #[inline]
 fn call(
     hosted: &mut Hosted,
-    (part, position, (waiting, payer)): (Part, Position, ((u32, u64), Option<PayerBacklog>)),
-    states: &mut FlowStateBlocks,
+    (position, (waiting, payer)): (Position, ((u32, u64), Option<PayerBacklog>)),
+    (mut kept, numbers): (KeptState<'_>, &mut [u32]),
     group: &mut Group<'_>,
     now: Instant,
     news: &mut News,
@@ -300,12 +361,22 @@ fn call(
         shadow.watch(group.packets, group.keys, group.members);
     }
     let known = Known { queues: group.queues, waiting, payer };
-    let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
+    let connections = group.tracking.as_ref().map_or(&[][..], |tracking| &*tracking.connections);
+    let numbers = match &mut kept.connections {
+        None => group.states,
+        Some(states) => {
+            for member in group.members.iter().map(|member| usize::from(*member)) {
+                let (packet, connection) = (&group.packets[member], connections.get(member));
+                let connection = connection.copied().unwrap_or_default();
+                numbers[member] = states.enter(connection, packet.port, packet.len());
+            }
+            numbers
+        }
+    };
+    let packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
         .with_known(known)
         .as_copies(position == Position::Copy);
-    if part.bytes > 0 {
-        packets = packets.with_states(states, group.states, part.offset.into(), part.bytes.into());
-    }
+    let mut packets = kept.add_to(packets, numbers, connections);
     let outcome = match hosted.call(|instance| instance.process(&mut packets, now)) {
         Progress::Suspended => {
             hosted.counts.suspensions += 1;

@@ -35,7 +35,8 @@ impl ContextKey {
     }
 }
 
-/// Returns the number of the context to which a flow belongs, of `contexts` contexts.
+/// Returns the number of the context to which a flow belongs, of `contexts` contexts. Both directions of a connection
+/// belong to the same context.
 ///
 /// The hash needs no secret seed: a sender that shares a context with another flow delays it by no more than
 /// it would without contexts.
@@ -43,7 +44,10 @@ pub(crate) fn context_of(flow: &FlowKey, contexts: u8) -> u8 {
     if contexts <= 1 {
         return 0;
     }
-    (FixedState::default().hash_one(flow) % u64::from(contexts)) as u8
+    let source = (flow.source_bytes(), flow.source_port);
+    let destination = (flow.destination_bytes(), flow.destination_port);
+    let ends = (source.min(destination), source.max(destination), flow.protocol);
+    (FixedState::default().hash_one(ends) % u64::from(contexts)) as u8
 }
 
 /// All contexts of an instance: one or more.

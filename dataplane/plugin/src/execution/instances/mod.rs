@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_packet::{FlowKey, Pool};
-use millrace_plugin_abi::{Fault, Instance};
+use millrace_plugin_abi::{Fault, Instance, StateScope};
 use millrace_units::{InstanceId, Instant, PortId, PrincipalId};
 
 use crate::declaration::limits::Limits;
@@ -58,6 +58,8 @@ pub(crate) struct BoundInstance {
     pub hears: bool,
     /// Bytes of state that the instance keeps for each flow.
     pub state: u16,
+    /// Whether the state of the instance belongs to connections.
+    pub tracks: bool,
 }
 
 impl Instances {
@@ -250,6 +252,13 @@ impl Instances {
         ContextKey { instance, number: context_of(flow, self.contexts(instance)) }
     }
 
+    /// Returns the context of the instance in a slot that is to be notified of the end of a flow; `None` if there is no
+    /// instance, or if it doesn't subscribe to ends.
+    pub(crate) fn hearing(&self, slot: u32, flow: &FlowKey) -> Option<ContextKey> {
+        let (instance, contexts) = self.slab.at(slot)?;
+        contexts.first().instance.hears_flow_ends().then(|| self.context_of(instance, flow))
+    }
+
     /// Returns a context; `None` if there is no such context.
     #[inline]
     pub(crate) fn context(&self, ContextKey { instance, number }: ContextKey) -> Option<&Hosted> {
@@ -316,7 +325,10 @@ impl Instances {
 impl BoundInstance {
     fn of(key: Key, contexts: &Contexts) -> Self {
         let instance = &contexts.first().instance;
-        let state = instance.flow_state().min(u16::MAX.into()) as u16;
-        Self { key, hears: instance.hears_flow_ends(), state }
+        let tracks = instance.state_scope() == StateScope::Connection;
+        // The instance is notified of the ends of connections, and not of the ends of their flows.
+        let hears = instance.hears_flow_ends() && !tracks;
+        let state = if tracks { 0 } else { instance.flow_state().min(u16::MAX.into()) as u16 };
+        Self { key, hears, state, tracks }
     }
 }

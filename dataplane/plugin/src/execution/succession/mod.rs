@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_plugin_abi::Instance;
 
+use crate::connection_state::ConnectionStates;
 use crate::execution::health::FaultHistory;
 
 pub(crate) use hand_over::HandOver;
@@ -106,6 +107,8 @@ pub struct Succession {
     pub inherited: Result<Inherited, String>,
     /// Faults of the old instance.
     pub history: FaultHistory,
+    /// States that the old instance kept for connections, if the new instance doesn't keep them.
+    pub connection_states: Option<ConnectionStates>,
 }
 
 /// Receiver of the result of an upgrade; gets `None` if the old instance doesn't exist.

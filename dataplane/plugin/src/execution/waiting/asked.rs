@@ -49,7 +49,7 @@ impl Upgrade {
     pub fn refuse(self, problem: String) {
         let Successor { contexts, .. } = self.successor;
         let (inherited, history) = (Err(problem), FaultHistory::default());
-        (self.told)(Some(Succession { contexts, inherited, history }));
+        (self.told)(Some(Succession { contexts, inherited, history, connection_states: None }));
     }
 }
 

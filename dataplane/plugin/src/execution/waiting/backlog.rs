@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use millrace_packet::{FlowKey, Packet};
-use millrace_plugin_abi::{FlowEnd, PayerBacklog};
+use millrace_plugin_abi::{FlowEnd, PacketConnection, PayerBacklog};
 use millrace_units::{Instant, PrincipalId};
 
 use super::{Asked, Errand, PassedOn, Place, Waiting};
+use crate::connection_state::{ConnectionStates, PackedConnection};
 use crate::execution::instances::{Awaited, ContextKey, MOST_IN_CALL};
 use crate::flow_state::{FlowStateBlocks, StateRef};
 
@@ -58,9 +59,11 @@ pub(crate) struct Call {
     pub keys: Vec<FlowKey>,
     pub(super) destinations: Vec<[u8; 6]>,
     pub(super) states: Vec<StateRef>,
+    /// Connections of the packets.
+    pub connections: Vec<PacketConnection>,
     /// Bytes of the packets when they joined the call.
     pub(super) bytes: u64,
-    /// State block numbers of the packets' flows, resolved for the latest slice.
+    /// State block numbers of the packets' flows or connections, resolved for the latest slice.
     pub numbers: Vec<u32>,
     /// Stage of all packets of the call; `None` for a call without packets.
     pub place: Option<Place>,
@@ -105,6 +108,7 @@ impl Call {
         self.keys.push(waiting.key);
         self.destinations.push(waiting.destination);
         self.states.push(waiting.state);
+        self.connections.push(waiting.connection.get());
         self.place = Some(waiting.place);
         self.passed_on = waiting.passed_on;
         self.payer = waiting.payer;
@@ -117,6 +121,17 @@ impl Call {
         self.numbers.extend(self.states.iter().map(|state| blocks.resolve(*state)));
     }
 
+    /// Resolves the connections of the packets into block numbers. Counts the packets before the first slice.
+    pub fn find_connections(&mut self, states: &mut ConnectionStates) {
+        self.numbers.clear();
+        let is_first = self.slices == 0;
+        let both = self.packets.iter().zip(&self.connections);
+        self.numbers.extend(both.map(|(packet, connection)| match is_first {
+            true => states.enter(*connection, packet.port, packet.len()),
+            false => states.resolve(*connection),
+        }));
+    }
+
     /// Returns the number of packets, and their bytes when they joined the call.
     pub fn load(&self) -> (u64, u64) {
         (self.packets.len() as u64, self.bytes)
@@ -126,9 +141,15 @@ impl Call {
     /// `place`.
     pub fn finish(&mut self, place: Place, mut each: impl FnMut(usize, Waiting)) {
         let (passed_on, payer, since) = (self.passed_on, self.payer, None);
-        let rest = self.keys.drain(..).zip(self.destinations.drain(..)).zip(self.states.drain(..));
-        for (number, (packet, ((key, destination), state))) in self.packets.drain(..).zip(rest).enumerate() {
-            each(number, Waiting { packet, key, destination, place, state, passed_on, payer, since });
+        let states = self.states.drain(..).zip(self.connections.drain(..));
+        let rest = self.keys.drain(..).zip(self.destinations.drain(..)).zip(states);
+        for (number, (packet, rest)) in self.packets.drain(..).zip(rest).enumerate() {
+            let ((key, destination), (state, connection)) = rest;
+            let connection = PackedConnection::of(connection);
+            each(
+                number,
+                Waiting { packet, key, destination, place, state, connection, passed_on, payer, since },
+            );
         }
         (self.place, self.payer, self.slices, self.written) = (None, None, 0, false);
         (self.payer_backlog, self.times, self.bytes) = (None, CallTimes::default(), 0);

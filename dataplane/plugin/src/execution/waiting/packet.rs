@@ -1,11 +1,12 @@
 //! Packets that wait for an instance, and the possible ends of their wait.
 
 use super::Ticket;
+use crate::connection_state::PackedConnection;
 use crate::execution::direction::Direction;
 use crate::flow_state::StateRef;
 use crate::slab::Key;
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_plugin_abi::Position;
+use millrace_plugin_abi::{PacketConnection, Position};
 use millrace_units::{Instant, PathId, PrincipalId};
 
 /// Stage of a path, given by its position and its index among the stages at this position.
@@ -70,6 +71,8 @@ pub struct Waiting {
     pub place: Place,
     /// Reference to the state block of the packet's flow.
     pub state: StateRef,
+    /// Connection of the packet; the default if the packet is not tracked yet.
+    pub connection: PackedConnection,
     /// Instances that have passed the packet on to another one.
     pub passed_on: PassedOn,
     /// Principal that pays for the stage; `None` if the worker calls its instance at once.
@@ -115,6 +118,8 @@ pub struct Kept {
     pub destination: [u8; 6],
     /// Reference to the state block of the packet's flow.
     pub state: StateRef,
+    /// Connection of the packet; the default if the packet is not tracked yet.
+    pub connection: PacketConnection,
 }
 
 /// End of a packet's pass through its path.

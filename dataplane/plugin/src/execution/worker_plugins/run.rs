@@ -14,6 +14,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Whether any instance of the path may read packets.
     pub fn looks_at_packets(&self, path: PathId) -> bool {
         self.paths.stages(path).iter().any(|stage| match stage.step {
+            Step::Instance(_) if stage.tracks => true,
             Step::Instance(instance) => {
                 self.calls.instances.get(instance).is_some_and(Contexts::looks_at_packets)
             }
@@ -63,8 +64,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
             match stage.step {
                 Step::Instance(instance) => {
                     group.enter_queue(binding.call_limits.link_queue);
-                    let (part, passed_on) = (stage.part, PassedOn::NONE);
-                    let visit = Visit { place, instance, part, payer, holder: payer, passed_on };
+                    let (part, tracks, passed_on) = (stage.part, stage.tracks, PassedOn::NONE);
+                    let visit = Visit { place, instance, part, tracks, payer, holder: payer, passed_on };
                     if !calls.visit_or_charge((visit, at.charged), binding, group, now) {
                         *group.bytes = None;
                     }

@@ -204,6 +204,7 @@ impl Sent {
             taken: &mut sent.taken,
             directed: &mut sent.directed,
             queues: &NoQueues,
+            tracking: None,
         };
         worker.run(Place { path, position, stage: 0 }, &mut group, now);
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Pass));
@@ -321,7 +322,13 @@ fn send_and_keep_at(
 fn keep_all(worker: &mut WorkerPlugins<ByPort>, sent: Sent) {
     for ((member, packet), key) in (0..).zip(sent.packets).zip(sent.keys) {
         if let Some((_, Taken::Keep(ticket))) = sent.taken.iter().find(|(taken, _)| *taken == member) {
-            let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };
+            let kept = Kept {
+                packet,
+                key,
+                destination: [0; 6],
+                state: StateRef::default(),
+                connection: Default::default(),
+            };
             assert!(worker.keep(*ticket, usize::MAX, kept).is_ok());
         }
     }

@@ -10,7 +10,7 @@ use millrace_plugin_abi::binary::{MOST_PACKETS, RawCall, RawPacket, packet_flags
 
 use crate::Manifest;
 use crate::runtime::exchange::{Call, Exchange};
-use crate::runtime::raw_packet::{Written, describe, goes_on, transport_offset};
+use crate::runtime::raw_packet::{Written, describe, describe_connection, goes_on, transport_offset};
 
 /// Descriptions of a call and its packets, as passed to the object.
 pub(super) struct Area {
@@ -56,6 +56,7 @@ impl Area {
             if packets.are_copies() {
                 described.flags |= packet_flags::COPY;
             }
+            describe_connection(&mut described, packets.connection(place));
             self.stage_state(place, packets, &mut described);
             if let Some(slot) = self.packets.get_mut(index) {
                 *slot = described;
@@ -72,8 +73,8 @@ impl Area {
         count > 0
     }
 
-    /// Writes the packet's flow number and the address of its flow's state into the description. All packets
-    /// of a flow get the same address.
+    /// Writes the number of the packet's flow or connection and the address of its state into the description. All
+    /// packets of the flow or connection get the same address.
     #[inline]
     fn stage_state(&self, place: usize, packets: &mut Packets<'_>, described: &mut RawPacket) {
         let flow = packets.flow_number(place);

@@ -13,7 +13,7 @@ use millrace_plugin_abi::{Packets, Verdict};
 
 use crate::MOST_FLOW_STATE;
 use crate::runtime::exchange::{Call, Exchange};
-use crate::runtime::raw_packet::{Written, describe, goes_on, transport_offset};
+use crate::runtime::raw_packet::{Written, describe, describe_connection, goes_on, transport_offset};
 use crate::runtime::wasm::layout::words as words_of;
 
 /// Words of a description with fields that the plugin writes.
@@ -38,7 +38,7 @@ impl<'w> Stage<'w> {
     }
 
     #[inline]
-    fn description(&self, index: usize) -> &'w [AtomicU64] {
+    pub(super) fn description(&self, index: usize) -> &'w [AtomicU64] {
         self.at(self.layout.description(index), DESCRIPTION)
     }
 
@@ -66,6 +66,7 @@ impl<'w> Stage<'w> {
             store(self.window(index), shown);
             described.window = (self.layout.window(index) * 8) as u64;
             described.flags |= copies;
+            describe_connection(&mut described, packets.connection(place));
             if self.layout.state > 0 {
                 self.stage_state(index, place, exchange, packets, &mut described);
             }

@@ -3,6 +3,7 @@
 use std::mem::{offset_of, size_of};
 
 use millrace_packet::Packet;
+use millrace_plugin_abi::PacketConnection;
 use millrace_plugin_abi::binary::{RawBacklog, RawCall, RawFlowEnd, RawPacket, packet_flags, verdict};
 
 use crate::runtime::raw_packet::{MOST_TAG, Written, transport_offset};
@@ -51,7 +52,7 @@ pub(in crate::runtime) fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
     let RawPacket { size, flags, length, window, window_length, network, transport, ether_type, .. } =
         *packet;
     let RawPacket { family, protocol, tag, exceptions, port, number, state, .. } = *packet;
-    let RawPacket { flow, source_port, destination_port, verdict, reason, target, reserved, until, .. } =
+    let RawPacket { flow, source_port, destination_port, verdict, reason, target, connection, until, .. } =
         *packet;
     [
         u64::from(size) | at(flags.into(), 16) | at(length.into(), 32),
@@ -68,7 +69,7 @@ pub(in crate::runtime) fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
             | at(number.into(), 48),
         state,
         u64::from(flow) | at(source_port.into(), 32) | at(destination_port.into(), 48),
-        u64::from(verdict) | at(reason.into(), 8) | at(target.into(), 16) | at(reserved.into(), 32),
+        u64::from(verdict) | at(reason.into(), 8) | at(target.into(), 16) | at(connection.into(), 32),
         until,
     ]
 }
@@ -82,14 +83,23 @@ pub(super) fn put_packet(packet: &RawPacket, place: &mut [u8; PACKET]) {
     }
 }
 
-/// Writes a packet's flow into its description: flow number, address of the flow's state, and whether the
-/// packet is the flow's first.
+/// Writes a packet's flow or connection into its description: number, address of the state, and whether the packet is
+/// the first.
 pub(super) fn put_flow(description: &mut [u8; PACKET], flow: u32, state: u64, is_first: bool) {
     put_field(description, offset_of!(RawPacket, flow), flow.to_le_bytes());
     put_field(description, offset_of!(RawPacket, state), state.to_le_bytes());
     if is_first {
         let flags = u16::from_le_bytes([description[FLAGS], description[FLAGS + 1]]);
         put_field(description, FLAGS, (flags | packet_flags::FIRST).to_le_bytes());
+    }
+}
+
+/// Writes the connection of a packet into its description.
+pub(super) fn put_connection(description: &mut [u8; PACKET], connection: PacketConnection) {
+    put_field(description, offset_of!(RawPacket, connection), (connection.status as u32).to_le_bytes());
+    if connection.is_reply {
+        let flags = u16::from_le_bytes([description[FLAGS], description[FLAGS + 1]]);
+        put_field(description, FLAGS, (flags | packet_flags::REPLY).to_le_bytes());
     }
 }
 
@@ -150,6 +160,8 @@ impl Written {
 
 #[cfg(test)]
 mod tests {
+    use millrace_plugin_abi::ConnectionStatus;
+
     use super::*;
 
     #[test]
@@ -176,7 +188,7 @@ mod tests {
             verdict: 19,
             reason: 20,
             target: 0x1515,
-            reserved: 0x1616_1616,
+            connection: 0x1616_1616,
             until: 0x1717_1717_1717_1717,
         };
         let mut bytes = [0; PACKET];
@@ -196,6 +208,12 @@ mod tests {
             &RawPacket { flags, flow: 0x4242_4242, state: 0x4343_4343_4343_4343, ..packet },
             &mut expected,
         );
+        assert_eq!(bytes, expected);
+        let connection =
+            PacketConnection { status: ConnectionStatus::Invalid, is_reply: true, ..Default::default() };
+        put_connection(&mut bytes, connection);
+        expected[FLAGS] = 6 | packet_flags::REPLY as u8;
+        expected[52..56].copy_from_slice(&[4, 0, 0, 0]);
         assert_eq!(bytes, expected);
     }
 

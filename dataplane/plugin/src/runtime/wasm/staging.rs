@@ -10,7 +10,8 @@ use millrace_plugin_abi::{Instant, Packets, Verdict};
 use wasmtime::Trap;
 
 use super::layout::{
-    CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, passes, put_flow, put_packet, put_shape, tag,
+    CALL, FLOW_END, PACKET, call_bytes, flow_end_bytes, passes, put_connection, put_flow, put_packet,
+    put_shape, tag,
 };
 use crate::Manifest;
 use crate::runtime::exchange::{Call, EndedFlow, Exchange};
@@ -172,6 +173,13 @@ impl Exchange {
             (place, address, windows) = (place + 1, address + area.stride as u64, rest);
             None
         });
+        if packets.has_connections() {
+            (0..count).for_each(|index| {
+                if let Some(description) = Area::description(region, index) {
+                    put_connection(description, packets.connection(settled + index));
+                }
+            });
+        }
         if area.state > 0 {
             (0..count).for_each(|index| self.stage_state(index, settled + index, packets, region, area));
         }

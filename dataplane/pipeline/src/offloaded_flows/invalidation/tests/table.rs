@@ -4,22 +4,25 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use millrace_classify::{Candidate, CompiledSelection};
+use millrace_connection::{ConnectionConfig, ConnectionTable, Timeouts};
 use millrace_forward::Route;
 use millrace_packet::Pool;
-use millrace_plugin::{Action, BindingId, GateOrder, Inheritance, PluginChange, Successor};
+use millrace_plugin::{Action, BindingId, ConnectionStates, GateOrder, Inheritance, PluginChange, Successor};
 use millrace_plugin_abi::{Message, Position};
 use millrace_port::Memory;
 use millrace_schedule::{NodeKind, Share};
-use millrace_units::{GateId, InstanceId, NextHopIndex, PortId, QueueId};
+use millrace_units::{GateId, InstanceId, Instant, NextHopIndex, PortId, QueueId};
 
 use super::world::{
     BOTH, Cache, FIRST, FREE_GATE, GATE, INSTANCE, NEITHER, OUT, Pass, SECOND, World, changed, filter, key,
     mac, moved, nobody, port_settings,
 };
 use crate::commands::{
-    Command, CounterCommand, DeviceCommand, FilterCommand, FlowCommand, NeighbourCommand, ObservationCommand,
-    OffloadCommand, OpenedDevice, PluginCommand, PortCommand, RouteCommand, SchedulerCommand,
+    Command, ConnectionCommand, CounterCommand, DeviceCommand, FilterCommand, FlowCommand, NeighbourCommand,
+    ObservationCommand, OffloadCommand, OpenedDevice, PluginCommand, PortCommand, RouteCommand,
+    SchedulerCommand,
 };
+use crate::connections::ConnectionScan;
 use crate::flow_reports::FlowScan;
 use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
 use crate::gate_tables::WorkerTable;
@@ -36,6 +39,12 @@ use crate::punt::host_path::NoHost;
 
 fn all_flows() -> FlowScan {
     FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() }
+}
+
+fn connections() -> Box<ConnectionTable> {
+    let timeouts = Timeouts::default();
+    let config = ConnectionConfig { maximum: 16, per_source: 8, timeouts, adopts: false, seed: 1 };
+    Box::new(ConnectionTable::new(&config, Instant::ZERO).unwrap())
 }
 
 /// Name of a command, function that makes it, and whether it ends the entry of each of the two flows.
@@ -148,6 +157,14 @@ const PLUGINS: &[Row] = &[
     ),
     ("remove a gate", |world| world.change(PluginChange::RemoveGate { gate: FREE_GATE }), NEITHER),
     (
+        "give an instance states",
+        |world| {
+            let states = ConnectionStates::new(8, 1).unwrap();
+            world.change(PluginChange::GiveStates { id: InstanceId(2), states })
+        },
+        NEITHER,
+    ),
+    (
         "add an instance",
         |world| world.change(PluginChange::AddInstance { id: InstanceId(2), instance: Box::new(Pass) }),
         NEITHER,
@@ -248,6 +265,15 @@ const ROUTER: &[Row] = &[
     ("ask for a summary", |_| CounterCommand::Summary(nobody()).into(), NEITHER),
     ("clear counters", |_| CounterCommand::Clear.into(), NEITHER),
     ("set options", |_| Options::default().into(), BOTH),
+    ("begin to track connections", |_| ConnectionCommand::Begin(connections()).into(), NEITHER),
+    (
+        "list connections",
+        |_| {
+            let scan = ConnectionScan { from: 1, filter: CompiledSelection::any() };
+            ConnectionCommand::Scan(scan, nobody()).into()
+        },
+        NEITHER,
+    ),
     ("reach a barrier", |_| Command::Barrier(nobody()), NEITHER),
     ("stop", |_| Command::Stop, NEITHER),
 ];

@@ -312,12 +312,12 @@ fn removal_releases_the_packets_and_returns_all_copies() {
     let told = upgrade(&mut worker, 2, Counts::default, Inheritance::Tried);
     unbind(&mut worker, 0);
     let removed = worker.apply(PluginChange::RemoveInstance { id: InstanceId(0) });
-    assert!(matches!(removed, Remains::Instance(copies) if copies.len() == 3));
+    assert!(matches!(removed, Remains::Instance(copies, _) if copies.len() == 3));
     let released: Vec<_> = (0..3).flat_map(|_| released(&mut worker, at(0))).collect();
     assert_eq!(released.len(), 3);
     assert!(worker.is_idle() && told.try_recv().unwrap().is_none());
     let none = PluginChange::AddContext { id: InstanceId(0), instance: Box::new(Counts::default()) };
-    assert!(matches!(worker.apply(none), Remains::Instance(copies) if copies.len() == 1));
+    assert!(matches!(worker.apply(none), Remains::Instance(copies, _) if copies.len() == 1));
 }
 
 #[test]

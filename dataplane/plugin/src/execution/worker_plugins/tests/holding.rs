@@ -29,7 +29,13 @@ fn refused(
         let sent = Sent::along(worker, pool, (path, Position::Early), &[source], at(0));
         let (_, Taken::Keep(ticket)) = sent.taken[0] else { panic!("it is held") };
         for (packet, key) in sent.packets.into_iter().zip(sent.keys) {
-            let kept = Kept { packet, key, destination: [0; 6], state: StateRef::default() };
+            let kept = Kept {
+                packet,
+                key,
+                destination: [0; 6],
+                state: StateRef::default(),
+                connection: Default::default(),
+            };
             refused += usize::from(worker.keep(ticket, most, kept).is_err());
         }
         worker.end_of_batch();

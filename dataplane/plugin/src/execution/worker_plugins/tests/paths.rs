@@ -66,7 +66,10 @@ fn old_path_skips_removed_bindings_even_if_their_ids_are_reused() {
     bind(&mut worker, 0, 0, 80, 0);
     let old = path_of(&mut worker, 80);
     unbind(&mut worker, 0);
-    assert!(matches!(worker.apply(PluginChange::RemoveInstance { id: InstanceId(0) }), Remains::Instance(_)));
+    assert!(matches!(
+        worker.apply(PluginChange::RemoveInstance { id: InstanceId(0) }),
+        Remains::Instance(..)
+    ));
     add(&mut worker, 0);
     bind(&mut worker, 0, 0, 80, 0);
     let (members, _) = send(&mut worker, old, Position::Early, &[1, 1]);
@@ -196,6 +199,7 @@ fn flow_state_follows_its_flow_from_path_to_path() {
             taken: &mut Vec::new(),
             directed: &mut Vec::new(),
             queues: &NoQueues,
+            tracking: None,
         };
         worker.run(Place { path, position: Position::Early, stage: 0 }, &mut group, at(0));
     };

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_packet::{FlowKey, Packet, Pool};
-use millrace_plugin_abi::binary::HOST_FUNCTIONS;
+use millrace_plugin_abi::binary::{HOST_FUNCTIONS, packet_flags};
 use millrace_plugin_abi::process::{ANSWER_LANE, REQUEST_LANE, Reader, Writer};
-use millrace_plugin_abi::{Packets, Verdict};
+use millrace_plugin_abi::{ConnectionStatus, PacketConnection, Packets, Verdict};
 use millrace_units::PortId;
 use proptest::prelude::*;
 
@@ -253,4 +253,28 @@ fn packet_of_1500_bytes_copies_192_bytes_to_the_process() {
     assert_eq!(staged, 1);
     let written = words.iter().filter(|word| word.load(Ordering::Relaxed) != UNTOUCHED).count();
     assert_eq!(written * 8, 192);
+}
+
+#[test]
+fn packet_comes_to_the_process_with_its_connection() {
+    let manifest = br#"{"abi": 1, "name": "a", "version": "1.0.0", "summary": "x", "positions": ["late"],
+        "state": "connection", "flow-state": 8}"#;
+    let manifest = Manifest::parse(manifest).unwrap();
+    let (layout, shared, pool) = (layout(&manifest), Shared::new(&manifest), Pool::new(4).unwrap());
+    let words: Vec<_> = (0..layout.words()).map(|_| AtomicU64::new(0)).collect();
+    let mut packets = [pool.packet_from(&[0x11; 60]).unwrap()];
+    let key = FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (1, 2), PortId(0));
+    let (keys, mut verdicts) = ([key], [Verdict::Pass]);
+    let status = ConnectionStatus::Established;
+    let connections = [PacketConnection { number: 1, serial: 1, status, is_reply: true, opens: false }];
+    let mut packets = Packets::new(&mut packets, &keys, &[0], &mut verdicts).with_connections(&connections);
+    let stage = Stage { words: &words, layout, writes: false };
+    shared.with(|exchange| {
+        begin_call(exchange, Instant::ZERO);
+        stage.stage(exchange, &mut packets)
+    });
+    let description = stage.description(0);
+    let word = |number: usize| description[number].load(Ordering::Relaxed);
+    assert_eq!((word(6) >> 32) as u32, status as u32);
+    assert_eq!((word(0) >> 16) as u16 & packet_flags::REPLY, packet_flags::REPLY);
 }
