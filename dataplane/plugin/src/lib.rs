@@ -49,6 +49,7 @@ pub use execution::calls::{
 pub use execution::change::{PluginChange, Remains};
 pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;
+pub use execution::ended_stages::EndedStages;
 pub use execution::health::{FaultHistory, Health};
 pub use execution::instances::{CostHistogram, Failure, Given, InstanceReport, Instances, MessageCounts};
 pub use execution::paid_stages::{Intake, PaidStage, PaidStages};

@@ -22,6 +22,7 @@ use millrace_plugin_abi::Position;
 use millrace_units::{PathId, PrincipalId, QueueId};
 
 use self::collection::Collection;
+use crate::GateOrder;
 use crate::flow_state::MOST_BLOCK;
 use crate::slab::Key;
 
@@ -32,6 +33,8 @@ pub const EMPTY_PATH: PathId = PathId(0);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stage {
     pub position: Position,
+    /// Rank of the stage's gate among all gates. It stays known after the end of the binding.
+    pub order: u32,
     pub binding: Key,
     pub step: Step,
     /// Whether the stage is an instance that subscribes to ends of flows.
@@ -321,6 +324,7 @@ impl Paths {
         // No packet passes along an accounting path, so the steps of its stages don't matter.
         stages.extend(bindings.map(|word| Stage {
             position: Position::Early,
+            order: 0,
             binding: Key::from_word(word),
             step: Step::Count,
             hears: false,
@@ -382,6 +386,14 @@ impl Paths {
         self.path(id).map_or(&[], |path| path.at(position))
     }
 
+    /// Returns the rank of the gate in front of the stage `number` of a path at a position; that of the position in front
+    /// of its first stage. Ranks of several paths can be compared.
+    pub(crate) fn order_before(&self, id: PathId, position: Position, number: u16) -> u32 {
+        let before = number.checked_sub(1).map(usize::from);
+        let before = before.and_then(|before| self.stages_at(id, position).get(before));
+        before.map_or(GateOrder(0).among_all(position), |stage| stage.order)
+    }
+
     #[inline]
     fn path(&self, id: PathId) -> Option<&Path> {
         self.paths.get(id.index())
@@ -403,7 +415,8 @@ mod tests {
         slab.put(slot, ());
         let key = slab.key(slot).unwrap();
         let (step, part) = (Step::Instance(key), Part::default());
-        Stage { position, binding: key, step, hears: false, tracks: false, part, payer: None }
+        let order = GateOrder(slot as u16).among_all(position);
+        Stage { position, order, binding: key, step, hears: false, tracks: false, part, payer: None }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Commands to gates, bindings and instances of plugins.
 
-use millrace_plugin::{PluginChange, ShadowReport, Succession, Successor};
+use millrace_plugin::{EndedStages, PluginChange, ShadowReport, Succession, Successor};
 use millrace_plugin_abi::{Instance, Message, Reply};
 use millrace_units::{InstanceId, Instant};
 
@@ -56,12 +56,13 @@ impl PluginCommand {
             Self::Change(changes) => {
                 let unbinds = changes.iter().any(PluginChange::unbinds);
                 changes.into_iter().for_each(|change| router.gates.apply(change));
-                router.gates.plugins_mut().release_orphans();
-                if unbinds {
-                    // Held packets are ahead of those that wait for the processor. Packets of calls that run are not.
-                    router.resume_kept(now);
-                    Slices::of(router).requeue(now);
+                if !unbinds {
+                    return router.gates.plugins_mut().release_orphans();
                 }
+                let held = EndedStages::of(router.gates.plugins_mut()).take_held();
+                Slices::of(router).requeue(held, now);
+                // Calls for which nobody pays may be at earlier stages than the packets that have continued.
+                router.resume_kept(now);
             }
             Self::Control(instance, message, reply) => {
                 let replied = Box::new(move |replied| answer(&reply, replied));

@@ -139,7 +139,7 @@ impl ForProcessor {
         }
         self.queues.extract(
             |_, waiting| is_wanted(waiting),
-            |order, arrival, waiting| extracted.push(Extracted { order, arrival, waiting }),
+            |order, arrival, waiting| extracted.push(Extracted::queued(order, arrival, waiting)),
         );
         extracted.sort_by_key(Extracted::turn);
         for known in &mut self.principals {

@@ -348,12 +348,18 @@ impl<'a> Slices<'a> {
         stage.map_or((CpuStage::ONLY, false), of)
     }
 
-    /// Continues the waiting packets whose stage has ended in a change of bindings, or has another payer now, or none. All
-    /// others keep their places.
-    pub fn requeue(&mut self, now: Instant) {
-        let Some(mut waiting) = self.router.pending.for_processor.take() else { return };
+    /// Continues the waiting packets whose stage has ended in a change of bindings, or has another payer now, or none,
+    /// and packets that instances of ended stages have `held`, each with the rank of its stage. All others keep their
+    /// places.
+    pub fn requeue(&mut self, held: Vec<(u32, Waiting)>, now: Instant) {
+        let mut packets: Vec<Extracted> = held.into_iter().map(Extracted::held).collect();
+        let Some(mut waiting) = self.router.pending.for_processor.take() else {
+            return self.continue_each(packets, now);
+        };
         let stages = PaidStages::of(self.router.gates.plugins());
-        let packets = self.extract(&mut waiting, |packet| stages.payer_at(packet.place) != packet.payer, now);
+        let must_leave = |packet: &Waiting| stages.payer_at(packet.place) != packet.payer;
+        packets.extend(self.extract(&mut waiting, must_leave, now));
+        packets.sort_by_key(Extracted::turn);
         self.continue_all(&mut waiting, packets, now);
         self.router.pending.for_processor.put(waiting);
     }
@@ -393,17 +399,24 @@ impl<'a> Slices<'a> {
         waiting.extract(is_wanted, is_in_line, now)
     }
 
-    /// Continues packets that were taken out of their queues, in this order, each in a batch of its own: they pass, or
-    /// wait at a later stage. At most [`MOST_AT_ONCE`] pass, because more would fill the queues of ports.
+    /// Continues packets as [`continue_each`](Self::continue_each) does, and queues those that wait again.
     fn continue_all(&mut self, waiting: &mut ForProcessor, packets: Vec<Extracted>, now: Instant) {
         let payers: BTreeSet<_> = packets.iter().filter_map(|packet| packet.waiting.payer).collect();
         payers.into_iter().for_each(|id| self.memory().set_queued(id, waiting.waiting_bytes(id)));
+        self.continue_each(packets, now);
+        self.queue_for_processor(waiting, now);
+    }
+
+    /// Continues packets that wait no longer at their stages, in this order, each in a batch of its own: they pass, or
+    /// wait at a later stage. Of those from queues, at most [`MOST_AT_ONCE`] pass, because more would fill the queues of
+    /// ports.
+    fn continue_each(&mut self, packets: Vec<Extracted>, now: Instant) {
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         let (mut passed, mut flows) = (0, HashSet::new());
-        for Extracted { waiting: packet, .. } in packets {
+        for Extracted { waiting: packet, is_held, .. } in packets {
             let (entry, flow) = (packet.entry(), packet.packet.hash);
             let waits = PaidStages::of(self.router.gates.plugins()).will_wait(entry.0);
-            if !waits && passed >= MOST_AT_ONCE && flows.contains(&flow) {
+            if !waits && !is_held && passed >= MOST_AT_ONCE && flows.contains(&flow) {
                 self.router.disposal().drop_waiting(packet, DropReason::PrincipalQueueFull);
                 continue;
             }
@@ -418,7 +431,6 @@ impl<'a> Slices<'a> {
             }
         }
         self.router.scratch.spare = work;
-        self.queue_for_processor(waiting, now);
     }
 }
 

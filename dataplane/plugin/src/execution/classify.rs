@@ -227,8 +227,8 @@ fn select(
 fn stage_of(position: Position, (key, binding, standing): (Key, &Binding, Standing)) -> Option<Stage> {
     let (Standing::Stage | Standing::Route) = standing else { return None };
     let part = Part { offset: 0, bytes: binding.state, payer: binding.call_limits.principal };
-    let (step, hears, tracks) = (binding.step?, binding.hears, binding.tracks);
-    Some(Stage { position, binding: key, step, hears, tracks, part, payer: None })
+    let Binding { order, hears, tracks, .. } = *binding;
+    Some(Stage { position, order, binding: key, step: binding.step?, hears, tracks, part, payer: None })
 }
 
 /// Gives the principal of the path's last filter with a principal to the bindings that name none. If a binding

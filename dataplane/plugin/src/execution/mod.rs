@@ -6,6 +6,7 @@ pub(crate) mod calls;
 pub(crate) mod change;
 pub(crate) mod classify;
 pub(crate) mod direction;
+pub(crate) mod ended_stages;
 pub(crate) mod health;
 pub(crate) mod instances;
 pub(crate) mod paid_stages;

@@ -5,6 +5,8 @@
 //! turns have paid for the excess. A stage that is alone owes nothing. The flow's principal and the turns of
 //! the flow itself don't change.
 
+use millrace_units::Instant;
+
 use super::chain::{Chain, Linked};
 use crate::arena::{Arena, Held, List, Load, NONE};
 use crate::slots::Slots;
@@ -183,7 +185,8 @@ impl StageQueues {
     }
 
     /// Takes packets out of all queues of a flow as [`Arena::extract`] does. `out` gets each with the place of its
-    /// stage in the order of stages.
+    /// stage in the order of stages. In a queue, no packet gets an earlier time of arrival than those in front of it: a
+    /// slice may end after the time at which the next iteration begins.
     pub fn extract<T>(
         &mut self,
         (arena, flow): (&mut Arena<T, ()>, &mut FlowStages),
@@ -191,7 +194,11 @@ impl StageQueues {
         mut out: impl FnMut(u32, Held<T, ()>),
     ) -> Load {
         let mut extract = |StageQueue { list, stage, .. }: &mut StageQueue| {
-            arena.extract(list, &mut is_wanted, |held| out(stage.order, held))
+            let mut latest = Instant::ZERO;
+            arena.extract(list, &mut is_wanted, |held| {
+                latest = latest.max(held.arrival);
+                out(stage.order, Held { arrival: latest, ..held });
+            })
         };
         let (mut gone, mut place) = (extract(&mut flow.current), flow.later.first);
         while let Some(later) = self.later.find_mut(place) {

@@ -64,12 +64,14 @@ impl<T: BindingTable> Resumption<'_, T> {
         self.keep_order();
     }
 
-    /// Puts packets at a later stage of their path in front of packets at an earlier one. Of the packets of a
-    /// flow, those at a later stage arrived first, and their instance may have become free meanwhile.
+    /// Puts packets behind a later gate in front of packets behind an earlier one. Of the packets of a flow, those
+    /// behind a later gate arrived first, and their instance may have become free meanwhile. Paths of a flow from before
+    /// and after a change of bindings number their stages differently.
     fn keep_order(&mut self) {
+        let paths = self.paths;
         let behind = |released: &Released| {
-            let Place { position, stage, .. } = released.waiting.place;
-            Reverse((position, stage))
+            let Place { path, position, stage } = released.waiting.place;
+            Reverse(paths.order_before(path, position, stage))
         };
         if !self.released.is_sorted_by_key(behind) {
             self.released.sort_by_key(behind);

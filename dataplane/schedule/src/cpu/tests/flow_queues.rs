@@ -218,6 +218,22 @@ proptest! {
     }
 }
 
+/// The clock of the second packet is that of a slice, which ends after the next iteration has begun.
+#[test]
+fn extracted_packets_keep_their_order_if_the_clock_goes_back() {
+    let (mut queues, id) = (queues(), PrincipalId(0));
+    queues.set(id, 100_000);
+    for (number, nanos) in [(0, 10), (1, 30), (2, 20), (3, 40)] {
+        let item: Item = (0, (1, 0), number);
+        let now = Instant::from_nanos(nanos);
+        queues.push(id, (FlowNumber(1), CpuStage::ONLY), (item, 64), now).unwrap();
+    }
+    let mut taken = Vec::new();
+    queues.extract(|_, _| true, |_, arrival, (_, _, number)| taken.push((arrival, number)));
+    taken.sort_by_key(|(arrival, _)| *arrival);
+    assert_eq!(taken.iter().map(|(_, number)| *number).collect::<Vec<_>>(), [0, 1, 2, 3]);
+}
+
 /// A flow whose packets arrive one by one, each of ten quanta, gets no more cycles than a backlogged flow.
 #[test]
 fn debt_of_a_flow_survives_its_empty_queue() {

@@ -28,6 +28,51 @@ fn packets_wait_for_a_running_call_in_order() {
     assert_eq!(pool.in_use(), 0);
 }
 
+/// Instance whose first call takes two slices, and the others one.
+#[derive(Default)]
+struct SlowOnce(bool);
+
+impl Instance for SlowOnce {
+    fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
+        match std::mem::replace(&mut self.0, true) {
+            true => self.resume(packets, now),
+            false => Progress::Suspended,
+        }
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
+    fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        packets.for_each(|_, _| Verdict::Pass);
+        Progress::Done
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+}
+
+/// The last packet passes a gate that had no binding before.
+#[test]
+fn packets_behind_a_call_keep_their_order_if_their_path_gets_another_stage() {
+    let mut worker = worker();
+    let instance = Box::<SlowOnce>::default();
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance });
+    bind(&mut worker, 0, 1, 80, 0);
+    let (path, pool) = (path_of(&mut worker, 80), Pool::new(64).unwrap());
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    send_and_keep(&mut worker, &pool, path, &[11], at(0));
+    add(&mut worker, 1);
+    bind(&mut worker, 1, 0, 80, 1);
+    let longer = path_of(&mut worker, 80);
+    assert_ne!(longer, path);
+    send_and_keep(&mut worker, &pool, longer, &[12], at(0));
+    assert_eq!(released(&mut worker, at(0)), [(10, None), (11, None), (12, None)]);
+    assert!(worker.is_idle());
+}
+
 /// Instance that records its backlog in each slice. Each call takes three slices.
 #[derive(Default)]
 struct Watchful(u32, Vec<(u32, u64)>);
