@@ -227,10 +227,14 @@ impl<T: BindingTable> Resumption<'_, T> {
         let own = stage.filter(|stage| stage.step == Step::Instance(context.instance)).map(Stage::kept);
         let kept = KeptState::of(own.unwrap_or_default(), context.instance, (states, connections));
         let mut nobody = BindingCounts::default();
-        let (counts, limits) = match stage.and_then(|stage| self.bindings.get_mut(stage.binding)) {
-            Some(binding) => (&mut binding.counts, binding.call_limits),
-            None => (&mut nobody, CallLimits::default()),
+        let counts = match stage.and_then(|stage| self.bindings.get_mut(stage.binding)) {
+            Some(binding) => {
+                call.limits = binding.call_limits;
+                &mut binding.counts
+            }
+            None => &mut nobody,
         };
+        let limits = call.limits;
         if running.is_some() {
             call.payer_backlog = Some(meter.payer_backlog());
         }

@@ -7,6 +7,7 @@ use millrace_plugin_abi::{FlowEnd, PacketConnection, PayerBacklog};
 use millrace_units::{Instant, PrincipalId};
 
 use super::{Asked, Errand, PassedOn, Place, Waiting};
+use crate::CallLimits;
 use crate::connection_state::{ConnectionStates, PackedConnection};
 use crate::execution::instances::{Awaited, ContextKey, MOST_IN_CALL};
 use crate::flow_state::{FlowStateBlocks, StateRef};
@@ -75,6 +76,8 @@ pub(crate) struct Call {
     /// Number of slices so far.
     pub slices: u32,
     pub times: CallTimes,
+    /// Limits of the binding at the latest slice. They stay when the binding ends during the call.
+    pub limits: CallLimits,
     /// Whether the instance of the call may have written to the packets.
     pub written: bool,
 }
@@ -88,13 +91,13 @@ impl Call {
     }
 
     /// Returns a call whose first slice is over, and whose packets follow. `written`: whether the instance may have
-    /// written to the packets.
+    /// written to the packets. `limits`: limits of its binding.
     pub fn begun(
         (payer, payer_backlog): (Option<PrincipalId>, Option<PayerBacklog>),
-        written: bool,
+        (written, limits): (bool, CallLimits),
         times: CallTimes,
     ) -> Self {
-        Self { slices: 1, written, payer, payer_backlog, times, ..Self::default() }
+        Self { slices: 1, written, limits, payer, payer_backlog, times, ..Self::default() }
     }
 
     /// Whether a call is running.

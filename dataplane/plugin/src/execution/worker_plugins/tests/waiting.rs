@@ -263,6 +263,23 @@ fn call_that_exceeds_ten_times_its_declared_worst_case_is_an_overrun() {
     }
 }
 
+/// The default limit of calls for which nobody pays would end the call after 20 slices of 50 us.
+#[test]
+fn call_keeps_the_limits_of_its_binding_after_the_end_of_the_binding() {
+    let call_limits = CallLimits { call: CallLimits::DEFAULT_PAID_CALL, ..CallLimits::default() };
+    let mut worker = worker();
+    let slow = Box::new(Slow { slices: 60, ..Slow::default() });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: slow });
+    let (binding, gate, action) = (BindingId(0), GateId(0), Action::Instance(InstanceId(0)));
+    change(&mut worker, PluginChange::Bind { binding, gate, filter: 80, priority: 0, action, call_limits });
+    let path = path_of(&mut worker, 80);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[10], at(0));
+    change(&mut worker, PluginChange::Unbind { binding, gate, filter: 80 });
+    let all: Vec<_> = (0..70).flat_map(|_| released(&mut worker, at(0))).collect();
+    assert_eq!(all, [(10, None)]);
+}
+
 #[test]
 fn messages_beyond_the_waiting_limit_are_refused_in_a_sentence() {
     let (mut worker, path) = with_slow(5);
