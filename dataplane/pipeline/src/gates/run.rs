@@ -105,6 +105,8 @@ impl GateRun<'_> {
             return;
         }
         work.keys[index] = key;
+        // An earlier batch may have left one.
+        work.flows[index] = None;
         work.paths[index] = place.path;
         work.adjacencies[index] = NO_ADJACENCY;
         work.states.flows[index] = self.gates.plugins().flow_states().resolve(state);

@@ -41,6 +41,22 @@ fn waiting_packets_keep_their_places_when_a_binding_of_others_ends() {
     assert_eq!((world.counts()[&1].drops.total(), world.seen.lock().unwrap().len()), (0, 40));
 }
 
+/// A flow record of another batch would get the neighbour of the waiting packet.
+#[test]
+fn packets_that_have_waited_have_no_flow_record_of_another_batch() {
+    let mut world = World::new();
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, 1, Some(1), (1_000, 0));
+    world.send(2, 0);
+    world.iterate();
+    let of_other = world.worker.work.flows[0];
+    assert!(of_other.is_some());
+    world.worker.router.scratch.spare.flows.all_mut().fill(of_other);
+    world.send(1, 0);
+    world.iterate();
+    assert_eq!((world.seen.lock().unwrap().len(), world.worker.router.scratch.spare.flows[0]), (1, None));
+}
+
 /// Packets of the first stage continue behind those that wait at the second one.
 #[test]
 fn packets_of_an_ended_stage_wait_at_the_next_one_and_none_is_lost() {
