@@ -203,7 +203,8 @@ fn check_removals(model: &Model, changes: &[Change]) -> Result<(), Stopped> {
         match change {
             Change::RemoveInstance(instance) => {
                 if model.plugins.instance(&instance.name).is_ok()
-                    && let Err(error) = model.plugins.instance_registry().check_unused(&instance.name, &leaving)
+                    && let Err(error) =
+                        model.plugins.instance_registry().check_unused(&instance.name, &leaving)
                 {
                     return Err(Stopped { made: 0, step, error: error.into() });
                 }
