@@ -1,7 +1,8 @@
-//! Comparison of the cycles that instances use with those that their plugins declare.
+//! Comparison of the cycles that instances use with those that their plugins, or their services, declare.
 
 use std::collections::BTreeMap;
 
+use millrace_config::Service;
 use millrace_plugin::InstanceReport;
 use millrace_plugin_abi::DeclaredCycles;
 use millrace_telemetry::EventKind;
@@ -36,8 +37,9 @@ pub(crate) struct Impacts {
 }
 
 impl Impacts {
-    /// At the end of each window, notes an event for each instance that used more than its plugin declares. Call
-    /// this about once a second.
+    /// At the end of each window, notes an event for each instance that used more than its service, or else its plugin,
+    /// declares: a service gets time for the packets that it declares, and not for those that need more. Call this
+    /// about once a second.
     pub fn judge(&mut self, model: &Model, reports: &[(InstanceId, InstanceReport)], events: &Events) {
         self.samples += 1;
         if self.samples < WINDOW {
@@ -50,16 +52,19 @@ impl Impacts {
             let name = model.plugins.instance_name(*id);
             let Ok(plugin) = model.plugins.plugin_of(name) else { continue };
             let runs_at_worker = !plugin.runtime().has_processes();
-            let Some(declared) = plugin.declared_cycles("worker").filter(|_| runs_at_worker) else {
-                continue;
+            let of_service = model.placements.service(name).and_then(|placed| declared(placed.service));
+            let by = match of_service {
+                Some(_) => "its service".to_owned(),
+                None => format!("plugin {}", plugin.name()),
             };
+            let of_plugin = || plugin.declared_cycles("worker");
+            let Some(declared) = of_service.or_else(of_plugin).filter(|_| runs_at_worker) else { continue };
             let begun = self.begun.get(id).copied().unwrap_or_default();
             if let Some((used, allowed)) = now.since(begun).excess(&declared) {
                 let percent = (used / allowed - 1.0) * 100.0;
                 let text = format!(
                     "instance {name} uses {used:.0} cycles a packet, {percent:.0} % more than the {allowed:.0} that \
-                     plugin {} declares",
-                    plugin.name()
+                     {by} declares"
                 );
                 let details =
                     json!({"instance": name, "plugin": plugin.name(), "used": used, "declared": allowed});
@@ -68,6 +73,12 @@ impl Impacts {
         }
         self.begun = now;
     }
+}
+
+/// Returns the cycles that a service declares; `None` if its plugin declares them.
+fn declared(service: Service) -> Option<DeclaredCycles> {
+    let byte = service.byte.unwrap_or_default();
+    service.packet.map(|packet| DeclaredCycles { packet, byte, ..DeclaredCycles::default() })
 }
 
 impl Use {
@@ -117,6 +128,16 @@ mod tests {
         assert_eq!(few.excess(&DECLARED), None, "too few packets");
         let bytes = DeclaredCycles { byte: 1.0, ..DECLARED };
         assert_eq!(of(144_000).excess(&bytes), None);
+    }
+
+    #[test]
+    fn cycles_of_a_service_count_instead_of_those_of_its_plugin() {
+        let of = |packet| declared(Service { rate: 400, packet, ..Service::default() });
+        assert_eq!(of(None), None);
+        let declared = of(Some(1_500_000.0)).unwrap();
+        let used = |cycles: u64| Use { cycles: cycles * 400, packets: 400, calls: 400 };
+        assert_eq!(used(1_600_000).excess(&declared), None);
+        assert_eq!(used(2_900_000).excess(&declared), Some((2_900_000.0, 1_500_000.0)));
     }
 
     #[test]
