@@ -11,8 +11,9 @@
 //! **Two connections never share a record.** A record belongs to one key, and a [`ConnectionRef`] becomes
 //! invalid when its connection ends.
 //!
-//! **A full table.** A connection is *assured* once its originator has answered the other side, which nobody
-//! with a forged source address can do. A new connection in a full table recycles the oldest connection that
+//! **A full table.** A connection is *assured* once its originator has answered the other side. In TCP and SCTP, nobody
+//! with a forged source address can do that; in other protocols, the second packet after an answer counts, which may be
+//! forged. A new connection in a full table recycles the oldest connection that
 //! is not assured, because its handshake is incomplete, or it is over. If all connections are assured, the
 //! table refuses the new one. So a flood from any number of sources ends no assured connection. Each source
 //! also has a maximum.

@@ -24,12 +24,13 @@ pub(crate) struct Quoted {
     pub sequence: Option<u32>,
 }
 
-/// Returns whether a message is an error: destination unreachable, source quench, redirect, time exceeded or
-/// parameter problem; for ICMPv6 any type below 128.
+/// Returns whether a message is an error: destination unreachable, time exceeded or parameter problem; for ICMPv6 any
+/// type below 128. Source quench is obsolete (RFC 6633), and only the first router sends a redirect, so neither comes from
+/// afar.
 pub(crate) fn is_error(protocol: u8, message: &[u8]) -> bool {
     let Some(kind) = message.first() else { return false };
     match Protocol(protocol) {
-        Protocol::ICMP => matches!(kind, 3 | 4 | 5 | 11 | 12),
+        Protocol::ICMP => matches!(kind, 3 | 11 | 12),
         Protocol::ICMPV6 => *kind < 128,
         _ => false,
     }

@@ -137,7 +137,8 @@ impl Sctp {
         let [own, others] = self.tags_of(direction);
         let reflects = matches!(kind, chunk::ABORT | chunk::SHUTDOWN_COMPLETE)
             && flags & chunk::REFLECTED_TAG != 0
-            && tag == own;
+            && tag == own
+            && own != 0;
         match kind {
             chunk::INIT if tag == 0 => return self.take_init(direction, value),
             chunk::INIT => return Err(Invalid::Tag),

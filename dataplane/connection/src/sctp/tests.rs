@@ -76,6 +76,17 @@ fn abort_with_a_guessed_tag_is_invalid() {
     assert_eq!(sctp.phase(), SctpPhase::Closed);
 }
 
+/// 0 is no tag, so nobody can reflect it.
+#[test]
+fn reflected_tag_that_is_not_known_yet_is_invalid() {
+    let abort = packet(0, &[(chunk::ABORT, 1, &[])]);
+    let mut opened = Sctp::open(&init(chunk::INIT, 0, ORIGINATOR)).unwrap();
+    assert_eq!(opened.advance(Direction::Reply, &abort), Err(Invalid::Tag));
+    let mut learning = established();
+    learning.enter_epoch(1);
+    assert_eq!(learning.advance(Direction::Original, &abort), Err(Invalid::Tag));
+}
+
 #[test]
 fn answer_to_a_repeated_init_replaces_the_lost_one() {
     let mut sctp = Sctp::open(&init(chunk::INIT, 0, ORIGINATOR)).unwrap();

@@ -57,7 +57,8 @@ impl Tcp {
         Ok(tcp)
     }
 
-    /// Adopts an open connection by any of its segments, whose sender then counts as the originator.
+    /// Adopts an open connection by any of its segments, whose sender then counts as the originator. The handshake counts as
+    /// complete when the other side has sent a segment, too: the address of the first may be forged.
     ///
     /// # Errors
     /// [`Invalid::NotOpening`] for a segment that ends a connection, or answers its opening.
@@ -65,7 +66,7 @@ impl Tcp {
         if segment.has(Flags::SYN) || segment.has(Flags::RST) || segment.has(Flags::FIN) {
             return Err(Invalid::NotOpening);
         }
-        let mut tcp = Self { phase: Phase::Established, is_liberal: true, ..Self::default() };
+        let mut tcp = Self { phase: Phase::SynReceived, is_liberal: true, ..Self::default() };
         let (sender, receiver) = tcp.sides_of(Direction::Original);
         *sender = Side { end: segment.end(), seen: SYN, ..Side::default() };
         *receiver = Side { end: segment.acknowledgment, limit: segment.acknowledgment, ..Side::default() };
@@ -192,6 +193,10 @@ impl Tcp {
             (true, _) => self.answer(segment),
             (_, true) if !(ack && taken) => return Err(Invalid::Acknowledgment),
             (_, true) => self.phase = Phase::Reset,
+            // A challenge has no payload.
+            (false, false) if segment.payload > 0 || segment.has(Flags::FIN) => {
+                return Err(Invalid::NotOpening);
+            }
             (false, false) => {}
         }
         Ok(())

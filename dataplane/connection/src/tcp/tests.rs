@@ -174,6 +174,7 @@ fn time_wait_opens_again_only_after_the_old_sequence_numbers() {
 #[test]
 fn challenge_of_a_forgotten_connection_and_its_reset_pass() {
     let mut tcp = Tcp::open(&syn()).unwrap();
+    assert_eq!(phase_after(&tcp, Direction::Reply, &ack(7, 70, 1)), Err(Invalid::NotOpening));
     tcp.advance(Direction::Reply, &ack(7, 70, 0)).unwrap();
     tcp.advance(Direction::Original, &segment(Flags::RST, 70, 0, 0)).unwrap();
     assert_eq!(tcp, Tcp::open(&syn()).unwrap());
@@ -201,6 +202,11 @@ fn data_of_a_syn_may_be_refused() {
 #[test]
 fn adopted_connection_ends_by_fin_and_by_reset() {
     let mut tcp = Tcp::adopt(&ack(CLIENT, SERVER, 10)).unwrap();
+    // Nobody has answered yet, and a host without the connection resets it.
+    tcp.advance(Direction::Original, &ack(CLIENT, SERVER, 10)).unwrap();
+    assert!(!tcp.phase().is_past_handshake());
+    let refusal = segment(Flags::RST, SERVER, 0, 0);
+    assert_eq!(phase_after(&tcp, Direction::Reply, &refusal), Ok(Phase::Reset));
     tcp.advance(Direction::Reply, &ack(SERVER, CLIENT + 10, 40_000)).unwrap();
     assert_eq!(tcp.phase(), Phase::Established);
     let reset = segment(Flags::RST, CLIENT + 10, 0, 0);
