@@ -70,8 +70,10 @@ impl ErrorTables<'_> {
             _ if link_local => self.source_towards(NextHop::new(packet.port, None), peer),
             Some(Route::Forward(hops)) => self.source_towards(*hops.select(packet.hash), peer),
             // The kernel's own route leads to the packet's source. So the kernel gets the packet, reaches the
-            // same verdict, and sends the error.
-            Some(Route::Kernel) if kernel => return ErrorSender::Kernel,
+            // same verdict, and sends the error. It knows no filters and plugins, and would forward what they reject.
+            Some(Route::Kernel) if kernel && *error != IcmpError::AdminProhibited => {
+                return ErrorSender::Kernel;
+            }
             _ => return ErrorSender::Nobody,
         };
         let source = source.filter(|source| !source.is_unspecified());
