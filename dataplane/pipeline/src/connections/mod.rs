@@ -32,8 +32,11 @@ pub use reports::{ConnectionPage, ConnectionReport, ConnectionScan};
 
 /// Number of flows of ICMP messages whose latest connection is stored. Must be a power of two.
 const QUERIES: usize = 256;
-/// Maximum number of steps of the search for connections whose idle time is over, for each batch.
+/// Number of steps of the search for connections whose idle time is over, for each batch.
 const UPKEEP: u32 = 64;
+/// Further steps for each connection opened since the last search: as many as a connection needs, from its opening to its
+/// end. So the search keeps up with new connections.
+const UPKEEP_OF_CONNECTION: u32 = 8;
 /// Maximum number of such steps in an iteration without packets.
 const IDLE_UPKEEP: u32 = 1024;
 /// Interval of the search while no packets arrive: the resolution of idle times.
@@ -72,6 +75,8 @@ pub(crate) struct Connections {
     /// identifier, so they follow the first one.
     queries: [ConnectionRef; QUERIES],
     counts: ConnectionCounts,
+    /// Connections opened since the last upkeep.
+    opened: u32,
     /// Time of the next upkeep without packets.
     upkeep: Instant,
 }
@@ -81,7 +86,7 @@ impl Connections {
     pub fn new(mut table: Box<ConnectionTable>, now: Instant) -> Self {
         table.begin(now);
         let queries = [ConnectionRef::default(); QUERIES];
-        Self { table, queries, counts: ConnectionCounts::default(), upkeep: Instant::ZERO }
+        Self { table, queries, counts: ConnectionCounts::default(), opened: 0, upkeep: Instant::ZERO }
     }
 
     /// Returns the counters.
@@ -105,7 +110,8 @@ impl Connections {
             return None;
         }
         self.upkeep = now + UPKEEP_INTERVAL;
-        Some(if idle { IDLE_UPKEEP } else { UPKEEP })
+        let opened = std::mem::take(&mut self.opened).saturating_mul(UPKEEP_OF_CONNECTION);
+        Some(opened.saturating_add(if idle { IDLE_UPKEEP } else { UPKEEP }))
     }
 
     /// Returns the time of the next upkeep if no packets arrive before; `None` if none is needed.
@@ -195,6 +201,7 @@ impl TrackConnections for Connections {
                 let (number, serial) = (known.connection.number(), known.connection.serial());
                 let is_reply = known.direction == Direction::Reply;
                 let opens = known.relation == Relation::Opening;
+                self.opened = self.opened.saturating_add(opens.into());
                 Ok(PacketConnection { number, serial, status, is_reply, opens })
             }
             Err(refusal) => self.refuse(refusal),
