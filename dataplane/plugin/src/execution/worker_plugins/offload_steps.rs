@@ -25,6 +25,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 break;
             }
             match (stage.position, stage.step) {
+                // The XDP program tracks no connections.
+                (_, Step::Instance(_)) if stage.tracks => return Err(OffloadRefusal::Instance),
                 (Position::Early | Position::Late, Step::Instance(key)) => {
                     let loaded = self.callable_variant(key)?;
                     steps.add(stage, OffloadStep::Variant(loaded.instructions))?;
