@@ -6,9 +6,10 @@
 //! connections for the plugin: TCP with its windows, SCTP, UDP, ICMP queries, and other protocols by their addresses.
 //!
 //! # Gates
-//! At position `queue`, where the egress port is known: `millrace bind NAME --gate schedule`. Bind the instance to all
+//! At position `queue`, where the egress port is known. Make a gate of its own: `millrace gate create queue guard`. At
+//! the gate `schedule`, packets of filters with the action `queue` or `principal` would bypass the instance. Bind it to all
 //! packets: a filter that leaves out one direction of a connection makes its answers invalid. Packets to the router
-//! itself don't pass there. Packets that the router makes itself pass, such as its ICMP errors.
+//! itself don't pass there. Packets of the router and its kernel pass, such as its ICMP errors.
 //!
 //! # Settings
 //! - `zones`: zones by name, each with the list of its ports. A port belongs to one zone at most. Up to 32 zones.
@@ -21,7 +22,7 @@
 //! If no policy matches, the packet is dropped.
 //!
 //! # Connections
-//! - **Answers** of allowed connections need no policy.
+//! - **Answers** of allowed connections need no policy, between the zones of their first packet.
 //! - **Related** ICMP errors pass if they quote a packet of an allowed connection.
 //! - **Invalid** packets are dropped: those that belong to no connection and can't open one, those outside the TCP
 //!   window, and ICMP errors that quote no connection.
@@ -55,7 +56,7 @@
 //!
 //! [[bind]]
 //! instance = "edge"
-//! gate = "schedule"
+//! gate = "guard"
 //! ```
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -72,7 +73,7 @@ use millrace_units::PortId;
 use serde_json::{Map, Value, json};
 
 use policy::Action;
-use settings::Settings;
+use settings::{Mark, Settings};
 
 /// The plugin, for the registration of built-in plugins.
 pub static PLUGIN: Firewall = Firewall;
@@ -95,8 +96,10 @@ const BY_POLICY: u8 = 0;
 const UNMATCHED: u8 = 1;
 const INVALID: u8 = 2;
 
-/// Byte of the connection state: whether a policy has allowed the connection.
+/// First byte of the connection state: whether a policy has allowed the connection. The marks of its two zones follow.
 const ALLOWED: u8 = 1;
+/// Bytes of the connection state.
+const STATE: usize = 7;
 
 impl Plugin for Firewall {
     declared! {
@@ -151,7 +154,7 @@ struct Judged<'a> {
     from: PortId,
     to: PortId,
     /// State of the packet's connection; `None` without a connection.
-    state: Option<&'a mut u8>,
+    state: Option<&'a mut [u8; STATE]>,
 }
 
 impl Instance for FirewallInstance {
@@ -160,7 +163,7 @@ impl Instance for FirewallInstance {
             let status = packets.connection(place).status;
             let (key, packet) = packets.get_mut(place);
             let (key, from, to) = (*key, packet.port, packet.out_port);
-            let state = packets.state_mut(place).and_then(|state| state.first_mut());
+            let state = packets.state_mut(place).and_then(|state| state.first_chunk_mut());
             let verdict = self.judge(Judged { key, status, from, to, state });
             if verdict != Verdict::Pass {
                 packets.set_verdict(place, verdict);
@@ -174,7 +177,7 @@ impl Instance for FirewallInstance {
     }
 
     fn flow_state(&self) -> usize {
-        1
+        STATE
     }
 
     fn state_scope(&self) -> StateScope {
@@ -221,9 +224,13 @@ impl FirewallInstance {
             self.counters.made += 1;
             return Verdict::Pass;
         }
-        let is_allowed = packet.state.as_deref() == Some(&ALLOWED);
+        let zones = (self.settings.mark(packet.from), self.settings.mark(packet.to));
+        let allowed = packet.state.as_deref().filter(|state| state[0] == ALLOWED);
+        let (is_known, is_allowed) =
+            (allowed.is_some(), allowed.is_some_and(|state| is_between(state, zones)));
         match packet.status {
-            ConnectionStatus::Related if is_allowed => {
+            // A router anywhere may send an error.
+            ConnectionStatus::Related if is_known => {
                 self.counters.related += 1;
                 Verdict::Pass
             }
@@ -253,7 +260,8 @@ impl FirewallInstance {
         match policy.action {
             Action::Allow => {
                 if let Some(state) = state {
-                    *state = ALLOWED;
+                    let ([a, b, c], [d, e, f]) = (self.settings.mark(from), self.settings.mark(to));
+                    *state = [ALLOWED, a, b, c, d, e, f];
                 }
                 Verdict::Pass
             }
@@ -277,6 +285,12 @@ impl FirewallInstance {
             "settings": self.settings.read(),
         })
     }
+}
+
+/// Whether the connection with this state is between two zones, in either direction.
+fn is_between([_, a, b, c, d, e, f]: &[u8; STATE], (from, to): (Mark, Mark)) -> bool {
+    let (one, other) = ([*a, *b, *c], [*d, *e, *f]);
+    (from, to) == (one, other) || (from, to) == (other, one)
 }
 
 #[cfg(test)]

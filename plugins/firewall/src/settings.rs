@@ -10,10 +10,15 @@ use crate::policy::Policy;
 const MOST_ZONES: usize = 32;
 pub(crate) const MOST_POLICIES: usize = 256;
 
+/// Mark of a zone in the states of connections. It follows from the name, so it lasts when other zones come and go.
+pub(crate) type Mark = [u8; 3];
+
 /// Zones and policies.
 pub(crate) struct Settings {
     /// Names of the zones, by number.
     zones: Vec<String>,
+    /// Marks of the zones, by number.
+    marks: Vec<Mark>,
     /// Zone of each port, by the port's number.
     of_ports: Vec<Option<u8>>,
     pub policies: Vec<Policy>,
@@ -41,6 +46,14 @@ pub(crate) fn schema() -> Map<String, Value> {
         }),
         &[],
     )
+}
+
+/// Returns the mark of a zone: the FNV-1a hash of its name, folded to 24 bits.
+fn mark_of(name: &str) -> Mark {
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let [high, low @ ..] = hash.to_be_bytes();
+    low.map(|byte| byte ^ high)
 }
 
 impl Settings {
@@ -80,7 +93,15 @@ impl Settings {
             parsed.map_err(|problem| PluginError::setting(NAME, &format!("policies.{at}"), problem))
         });
         let policies = policies.collect::<Result<_, _>>()?;
-        Ok(Self { zones, of_ports, policies })
+        let marks = zones.iter().map(|name| mark_of(name)).collect();
+        Ok(Self { zones, marks, of_ports, policies })
+    }
+
+    /// Returns the mark of a port's zone, or that of ports without a zone.
+    #[inline]
+    pub fn mark(&self, port: PortId) -> Mark {
+        let zone = self.zone_of(port).and_then(|zone| self.marks.get(usize::from(zone)));
+        zone.copied().unwrap_or_default()
     }
 
     /// Returns the zone of a port; `None` without one.

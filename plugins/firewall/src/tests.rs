@@ -42,7 +42,7 @@ struct Blocks(HashMap<u32, Vec<u8>>);
 
 impl FlowStates for Blocks {
     fn block(&mut self, number: u32) -> Option<&mut [u8]> {
-        (number != 0).then(|| self.0.entry(number).or_insert_with(|| vec![0; HEADER + 1]).as_mut_slice())
+        (number != 0).then(|| self.0.entry(number).or_insert_with(|| vec![0; HEADER + STATE]).as_mut_slice())
     }
 }
 
@@ -91,7 +91,7 @@ fn send(
     let (connections, numbers) = ([connection], [connection.number]);
     let mut call = Packets::new(&mut packets, &keys, &[0], &mut verdicts)
         .with_connections(&connections)
-        .with_states(blocks, &numbers, HEADER, 1);
+        .with_states(blocks, &numbers, HEADER, STATE);
     instance.process(&mut call, Instant::ZERO);
     verdicts[0]
 }
@@ -168,6 +168,32 @@ fn refused_connection_gets_no_answers_through() {
     // A policy allows the other side to begin. Then both directions pass.
     assert_eq!(send(query.turned(), ConnectionStatus::Established), Verdict::Pass);
     assert_eq!(send(query, ConnectionStatus::Established), Verdict::Pass);
+}
+
+/// A host behind another port has forged the address of an allowed connection.
+#[test]
+fn packets_of_an_allowed_connection_from_a_third_zone_need_a_policy() {
+    let (mut instance, mut blocks) = (instance(&settings()).unwrap(), Blocks::default());
+    let mut send = |sent, status| send(&mut *instance, &mut blocks, sent, connection(1, status));
+    let out = tcp(LAN_HOST, WAN_HOST, 443);
+    assert_eq!(send(out, ConnectionStatus::New), Verdict::Pass);
+    let forged = Sent { from: (2, DMZ), ..out.turned() };
+    assert_eq!(send(forged, ConnectionStatus::Established), Verdict::Drop(UNMATCHED));
+    assert_eq!(send(out.turned(), ConnectionStatus::Established), Verdict::Pass);
+}
+
+/// Other zones come and go, so the zones of the connection get other numbers.
+#[test]
+fn allowed_connections_go_on_when_zones_are_added_before_theirs() {
+    let (mut old, mut blocks) = (instance(&settings()).unwrap(), Blocks::default());
+    let out = tcp(LAN_HOST, WAN_HOST, 443);
+    let new = connection(1, ConnectionStatus::New);
+    assert_eq!(send(&mut *old, &mut blocks, out, new), Verdict::Pass);
+    let mut more = settings();
+    more["zones"]["a"] = json!([77]);
+    let mut new = instance(&more).unwrap();
+    let answer = connection(1, ConnectionStatus::Established);
+    assert_eq!(send(&mut *new, &mut blocks, out.turned(), answer), Verdict::Pass);
 }
 
 #[test]

@@ -19,7 +19,8 @@ fn guarded(line: &Line, workers: u32) -> Millrace {
     let zones = r#"zones={"lan":["r1"],"wan":["r2"]}"#;
     let policies = r#"policies=["allow lan to wan","reject any to any"]"#;
     router.ask(&["instance", "create", "firewall", "edge", zones, policies]);
-    router.ask(&["bind", "edge", "--gate", "schedule", "--filter", "*"]);
+    router.ask(&["gate", "create", "queue", "guard"]);
+    router.ask(&["bind", "edge", "--gate", "guard", "--filter", "*"]);
     router
 }
 
