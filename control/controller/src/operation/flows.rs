@@ -110,8 +110,8 @@ impl Operation for FlushFlows {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListConnections {
-    /// Filter of the connections; a connection is listed if packets of either direction could match, at any ingress port.
-    /// All connections by default.
+    /// Filter of the connections; a connection is listed if packets of either direction could match. Connections have no
+    /// ingress port, so a filter with `in` selects none. All connections by default.
     pub filter: Option<String>,
     /// Maximum number of listed connections, 1 to 10,000; 100 by default.
     pub limit: Option<usize>,
