@@ -227,14 +227,8 @@ impl<T: BindingTable> Resumption<'_, T> {
         let own = stage.filter(|stage| stage.step == Step::Instance(context.instance)).map(Stage::kept);
         let kept = KeptState::of(own.unwrap_or_default(), context.instance, (states, connections));
         let mut nobody = BindingCounts::default();
-        let counts = match stage.and_then(|stage| self.bindings.get_mut(stage.binding)) {
-            Some(binding) => {
-                call.limits = binding.call_limits;
-                &mut binding.counts
-            }
-            None => &mut nobody,
-        };
-        let limits = call.limits;
+        let counts = counts_of(stage, self.bindings, &mut call.times).unwrap_or(&mut nobody);
+        let limits = call.times.limits;
         if running.is_some() {
             call.payer_backlog = Some(meter.payer_backlog());
         }
@@ -278,6 +272,17 @@ impl<T: BindingTable> Resumption<'_, T> {
         }
         true
     }
+}
+
+/// Returns the counts of a stage's binding, whose limits the call gets; `None` if the binding has ended.
+fn counts_of<'b, T: BindingTable>(
+    stage: Option<&Stage>,
+    bindings: &'b mut Bindings<T>,
+    times: &mut CallTimes,
+) -> Option<&'b mut BindingCounts> {
+    let binding = bindings.get_mut(stage?.binding)?;
+    times.limits = binding.call_limits;
+    Some(&mut binding.counts)
 }
 
 /// Releases the packets of a call whose instance has been removed. The packets continue at the next stage.

@@ -160,8 +160,7 @@ impl Calls {
             Outcome::Untouched => return is_whole,
             Outcome::Suspended | Outcome::Awaited => {
                 let times = CallTimes::begun(cycles, (outcome == Outcome::Awaited).then_some(now));
-                let begun = (hosted.writes, binding.call_limits);
-                let call = Call::begun((payer, payer_backlog), begun, times);
+                let call = Call::begun((payer, payer_backlog), (hosted.writes, binding.call_limits), times);
                 group.take_all(Taken::Keep(self.waiting.suspend(context, (place, passed_on), call)));
             }
             Outcome::Failed if binding.call_limits.on_fault == OnFault::Bypass => {

@@ -15,7 +15,7 @@ use crate::flow_state::{FlowStateBlocks, StateRef};
 /// Maximum number of flow ends that wait for the end of a state hand-over; further ends are lost.
 const MOST_ENDS: usize = 1024;
 
-/// Measured times of a call.
+/// Measured times of a call, and their limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallTimes {
     /// Times of a call that another process runs; `None` for other calls.
@@ -24,6 +24,8 @@ pub(crate) struct CallTimes {
     pub cycles: Option<u64>,
     /// Earliest time at which one of its packets began to wait for the processor; `None` if nobody pays.
     pub since: Option<Instant>,
+    /// Limits of the binding at the latest slice. They stay when the binding ends during the call.
+    pub limits: CallLimits,
 }
 
 /// Returns the earlier one of two known times.
@@ -34,7 +36,7 @@ pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
 impl CallTimes {
     /// Returns the times of a call after its first part. `awaited`: when another process got it, if it runs there.
     pub fn begun(cycles: Option<u64>, awaited: Option<Instant>) -> Self {
-        Self { awaited: awaited.map(Awaited::since), cycles, since: None }
+        Self { awaited: awaited.map(Awaited::since), cycles, ..Self::default() }
     }
 
     /// Ends the wait of the packets after a part of the call, unless it `is_suspended` and the worker runs it: once another
@@ -76,8 +78,6 @@ pub(crate) struct Call {
     /// Number of slices so far.
     pub slices: u32,
     pub times: CallTimes,
-    /// Limits of the binding at the latest slice. They stay when the binding ends during the call.
-    pub limits: CallLimits,
     /// Whether the instance of the call may have written to the packets.
     pub written: bool,
 }
@@ -97,7 +97,8 @@ impl Call {
         (written, limits): (bool, CallLimits),
         times: CallTimes,
     ) -> Self {
-        Self { slices: 1, written, limits, payer, payer_backlog, times, ..Self::default() }
+        let times = CallTimes { limits, ..times };
+        Self { slices: 1, written, payer, payer_backlog, times, ..Self::default() }
     }
 
     /// Whether a call is running.
