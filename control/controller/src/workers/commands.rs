@@ -40,16 +40,7 @@ fn connections(config: &millrace_config::Connections, workers: usize) -> Result<
     let own = ConnectionConfig {
         maximum: connections_at_worker(config, workers),
         per_source: config.per_source,
-        timeouts: Timeouts {
-            opening: config.opening.duration(),
-            established: config.established.duration(),
-            closing: config.closing.duration(),
-            closed: config.closed.duration(),
-            udp_unanswered: config.udp_unanswered.duration(),
-            udp: config.udp.duration(),
-            query: config.icmp.duration(),
-            other: config.other.duration(),
-        },
+        timeouts: timeouts(config),
         adopts: config.adopt,
         seed: RandomState::new().build_hasher().finish(),
     };
@@ -60,6 +51,20 @@ fn connections(config: &millrace_config::Connections, workers: usize) -> Result<
         }
     };
     (0..workers).map(table).collect()
+}
+
+/// Returns the idle times of connections.
+fn timeouts(config: &millrace_config::Connections) -> Timeouts {
+    Timeouts {
+        opening: config.opening.duration(),
+        established: config.established.duration(),
+        closing: config.closing.duration(),
+        closed: config.closed.duration(),
+        udp_unanswered: config.udp_unanswered.duration(),
+        udp: config.udp.duration(),
+        query: config.icmp.duration(),
+        other: config.other.duration(),
+    }
 }
 
 /// Returns the maximum number of connections of each worker.
@@ -151,6 +156,11 @@ mod tests {
     use millrace_plugin_abi::{Message, Packets, Progress, Reply};
 
     use super::*;
+
+    #[test]
+    fn idle_times_of_the_configuration_are_those_of_the_table_by_default() {
+        assert_eq!(timeouts(&millrace_config::Connections::default()), Timeouts::default());
+    }
 
     /// Instance with so many bytes of state.
     struct Keeps(usize);

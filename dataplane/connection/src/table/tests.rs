@@ -118,8 +118,8 @@ fn connections_expire_by_state() {
     assert!(table.is_empty() && table.sources() == 0);
 }
 
-#[test]
-fn shorter_idle_time_ends_a_connection_sooner() {
+/// Returns a table with a TCP connection whose handshake is complete.
+fn with_handshake() -> ConnectionTable {
     let mut table = table();
     let packets = [
         Made::tcp(A, B, (1, 2), 2, (10, 0)),
@@ -129,6 +129,12 @@ fn shorter_idle_time_ends_a_connection_sooner() {
     for packet in &packets {
         track(&mut table, packet, at(0)).known.unwrap();
     }
+    table
+}
+
+#[test]
+fn shorter_idle_time_ends_a_connection_sooner() {
+    let mut table = with_handshake();
     assert!(expire(&mut table, at(50)).is_empty());
     track(&mut table, &Made::tcp(A, B, (1, 2), 4, (11, 0)), at(50)).known.unwrap();
     assert_eq!(expire(&mut table, at(52)).len(), 1);
@@ -291,15 +297,7 @@ fn serial_numbers_count_the_connections_of_a_number() {
 /// Packets of the connection pass untracked, so its sequence numbers are unknown.
 #[test]
 fn windows_are_not_checked_after_a_change_of_epoch() {
-    let mut table = table();
-    let packets = [
-        Made::tcp(A, B, (1, 2), 2, (10, 0)),
-        Made::tcp(B, A, (2, 1), 0x12, (70, 11)),
-        Made::tcp(A, B, (1, 2), 0x10, (11, 71)),
-    ];
-    for packet in &packets {
-        track(&mut table, packet, at(0)).known.unwrap();
-    }
+    let mut table = with_handshake();
     let late = Made::tcp(A, B, (1, 2), 0x10, (900_000, 700_000));
     assert_eq!(track(&mut table, &late, at(0)).known, Err(Refusal::Invalid(Invalid::Sequence)));
     table.begin_epoch();
