@@ -99,7 +99,7 @@ impl Sctp {
         self.phase
     }
 
-    /// Notes that a packet has come in an epoch. After another one, the tags may be those of a later association.
+    /// Notes the epoch of a packet. In a new epoch, the tags may belong to a later association.
     #[inline]
     pub fn enter_epoch(&mut self, epoch: u16) {
         if self.epoch != epoch && matches!(self.phase, SctpPhase::Established | SctpPhase::Closing) {

@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Notes that a packet has come in an epoch. Between epochs, packets may have passed untracked, so TCP is no longer
+    /// Notes the epoch of a packet. Between epochs, packets may have passed untracked, so TCP is no longer
     /// checked against its windows, and SCTP may have other tags.
     #[inline]
     pub fn enter_epoch(&mut self, epoch: u16) {

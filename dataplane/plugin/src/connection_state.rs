@@ -186,7 +186,7 @@ impl ConnectionStateTables {
         Some(self.given.remove(at).1)
     }
 
-    /// Removes all states of a slot, and returns those of its instance.
+    /// Removes all states of a slot. Returns the states of the instance in the slot.
     pub fn remove(&mut self, slot: u32) -> Option<ConnectionStates> {
         // Upgrades that wait, or were refused, no longer need theirs.
         self.given.retain(|(of, _)| *of != slot);

@@ -128,7 +128,7 @@ impl Plugin for Firewall {
     }
 }
 
-/// Saved state: the counters in their order, and those of the policies with the policies' texts.
+/// Saved state: the counters in the order of their fields, then each policy's text with its count.
 type Saved = ([u64; 5], Vec<(String, u64)>);
 
 #[derive(Clone, Copy, Default)]

@@ -196,7 +196,8 @@ impl Transaction {
     }
 }
 
-/// Checks that no instance to be removed is in use by another one that stays as it is.
+/// Checks that no other instance refers to an instance to be removed. Instances that are removed or get other settings
+/// before it don't count.
 fn check_removals(model: &Model, changes: &[Change]) -> Result<(), Stopped> {
     let mut leaving = Vec::new();
     for (step, change) in changes.iter().enumerate() {

@@ -186,7 +186,7 @@ impl ConnectionTable {
         self.list(1..self.numbers_end()).map(|(_, listed)| listed)
     }
 
-    /// Returns the number after the last one that a connection has had.
+    /// Returns the end of the range of numbers that connections have had: the largest number, plus 1.
     pub fn numbers_end(&self) -> u32 {
         self.records.ever_used().end
     }

@@ -218,7 +218,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Removes all bindings of an instance, then the instance.
     ///
     /// # Errors
-    /// Those of [`InstanceRegistry::check_unused`].
+    /// The errors of [`InstanceRegistry::check_unused`].
     pub fn free_instance(&mut self, name: &str) -> Result<Vec<PluginChange<F>>, Error> {
         let id = self.instances.remove(name)?;
         let mut changes = self.bindings.remove_instance(id);

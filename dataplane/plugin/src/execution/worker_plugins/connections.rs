@@ -10,7 +10,7 @@ pub struct ConnectionKeepers<'a> {
 }
 
 impl<'a> ConnectionKeepers<'a> {
-    /// Returns those of a worker.
+    /// Returns the instances of a worker whose state belongs to connections.
     pub fn of<T>(plugins: &'a mut WorkerPlugins<T>) -> Self {
         Self { calls: &mut plugins.calls }
     }
