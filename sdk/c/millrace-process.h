@@ -35,7 +35,7 @@ int32_t millrace_save(void) __attribute__((weak));
 int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version) __attribute__((weak));
 
 /* Version of the memory. */
-#define MILLRACE_PROCESS_VERSION 1
+#define MILLRACE_PROCESS_VERSION 2
 /* Bytes of a record, at most. */
 #define MILLRACE_MOST_BYTES (4u << 20)
 /* Bytes that a host function returns, at most, and that packet_write passes at a time. */
@@ -43,7 +43,8 @@ int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version) _
 /* Bytes of an error text or a line, at most. */
 #define MILLRACE_MOST_TEXT 1024
 
-/* Words of the memory: numbers of written and read words of both rings, bell, sizes, processor, rings, service state. */
+/* Words of the memory: numbers of written and read words of both rings, bell, sizes, address of the memory,
+ * processor, rings, service state. */
 enum {
     MILLRACE_REQUESTS_POSTED = 0,
     MILLRACE_REQUESTS_TAKEN = 8,
@@ -52,6 +53,7 @@ enum {
     MILLRACE_BELL = 32,
     MILLRACE_VERSION = 40,
     MILLRACE_SERVICE_BYTES = 43,
+    MILLRACE_ADDRESS = 44,
     MILLRACE_PROCESSOR = 48,
     MILLRACE_REQUESTS = 64,
     MILLRACE_REQUEST_WORDS = 2048,
@@ -360,17 +362,11 @@ static const struct millrace_host millrace_own_host __attribute__((unused)) = {
 
 /* ---- Requests ----------------------------------------------------------------------------------------------- */
 
-/* Calls the plugin with packets. The descriptions have offsets of windows and states in the memory. */
+/* Calls the plugin with packets. */
 static inline void millrace_handle(uint32_t count, uint64_t now) {
     uint64_t service = (millrace_own.words[MILLRACE_SERVICE_BYTES] + 7) / 8;
     uint64_t *place = millrace_own.words + MILLRACE_SERVICE + (service + 7) / 8 * 8;
     struct millrace_packet *packets = (struct millrace_packet *)place;
-    uint64_t base = (uint64_t)(uintptr_t)millrace_own.words;
-    for (uint32_t i = 0; i < count && i < MILLRACE_MOST_PACKETS; i++) {
-        packets[i].window += base;
-        if (packets[i].state)
-            packets[i].state += base;
-    }
     struct millrace_call call = {sizeof call, sizeof *packets, count, now, (uint64_t)(uintptr_t)packets};
     millrace_packets(&call);
 }
@@ -429,6 +425,8 @@ static inline void millrace_map(void) {
     millrace_own.words = words;
     if (millrace_own.words[MILLRACE_VERSION] != MILLRACE_PROCESS_VERSION)
         millrace_quit("the memory that it shares with the router has another version: rebuild the plugin");
+    /* The worker then describes packets by addresses in this process. */
+    __atomic_store_n(millrace_own.words + MILLRACE_ADDRESS, (uint64_t)(uintptr_t)words, __ATOMIC_RELAXED);
 }
 
 /* Serves the worker at the other end of standard output. Returns only by ending the process. */

@@ -1,10 +1,11 @@
 //! Process's side of the memory that it shares with a worker: waits for requests, and writes answers.
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millrace_plugin_abi::process::{
-    ANSWER_LANE, Broken, DESCRIPTION, Layout, REQUEST_LANE, Reader, Record, Writer, answer, request,
+    ADDRESS, ANSWER_LANE, Broken, Layout, REQUEST_LANE, Reader, Record, Writer, answer, request,
 };
 
 use crate::system::Region;
@@ -44,6 +45,10 @@ impl Channel {
             .map_err(|error| format!("can't map the memory that it shares with the router: {error}"))?;
         let layout = Layout::read(region.words())
             .map_err(|error| format!("can't use the memory that it shares with the router: {error}"))?;
+        if let Some(word) = region.words().get(ADDRESS) {
+            // The first answer makes the address known to the worker.
+            word.store(region.address(), Ordering::Relaxed);
+        }
         Ok(Self { region, layout, requests: Reader::new(REQUEST_LANE), answers: Writer::new(ANSWER_LANE) })
     }
 
@@ -102,21 +107,9 @@ impl Channel {
         self.answer(answer::DONE, u64::from(code.unwrap_or(0) as u32), bits | missing, &[])
     }
 
-    /// Turns the places of windows and flow states in the descriptions of `count` packets into addresses.
-    /// Returns the address of the first description.
-    pub(crate) fn packets(&mut self, count: usize) -> u64 {
-        use std::sync::atomic::Ordering::Relaxed;
-        let (words, base) = (self.region.words(), self.region.address());
-        let first = self.layout.description(0);
-        let descriptions = words.get(first..).unwrap_or_default().chunks(DESCRIPTION);
-        for description in descriptions.take(count) {
-            let [_, window, _, _, state, ..] = description else { continue };
-            window.store(window.load(Relaxed) + base, Relaxed);
-            if state.load(Relaxed) != 0 {
-                state.store(state.load(Relaxed) + base, Relaxed);
-            }
-        }
-        base + first as u64 * 8
+    /// Returns the address of the descriptions of packets.
+    pub(crate) fn packets(&self) -> u64 {
+        self.region.address() + self.layout.description(0) as u64 * 8
     }
 
     /// Returns the address of the service state; 0 if the plugin declares none.

@@ -64,7 +64,7 @@ fn carry_out(exports: &Exports, request: Request) -> (Option<i32>, u64) {
 
 /// Calls the packet handler of the plugin with staged packets.
 fn handle(exports: &Exports, count: u32, now: u64) {
-    let Some(packets) = with_channel(|channel| channel.packets(count as usize)) else { return };
+    let Some(packets) = with_channel(|channel| channel.packets()) else { return };
     let mut call = RawCall {
         size: size_of::<RawCall>() as u16,
         packet_size: size_of::<RawPacket>() as u16,

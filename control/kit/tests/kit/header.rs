@@ -12,7 +12,7 @@ use millrace_plugin_abi::binary::{
     backlog, connection, map_answer, packet_flags, verdict,
 };
 use millrace_plugin_abi::process::{
-    ANSWER_LANE, BELL, Layout, MOST_BYTES, MOST_READ, REQUEST_LANE, VERSION, answer, request,
+    ADDRESS, ANSWER_LANE, BELL, Layout, MOST_BYTES, MOST_READ, REQUEST_LANE, VERSION, answer, request,
 };
 use millrace_sdk::exceptions;
 use millrace_sdk::host::RawHost;
@@ -142,6 +142,7 @@ fn shared_memory() -> String {
         ("ANSWERS", answers.start),
         ("ANSWER_WORDS", answers.words),
         ("BELL", BELL),
+        ("ADDRESS", ADDRESS),
         ("SERVICE", Layout::new(0, 0, 0).service()),
         ("PROCESS_VERSION", VERSION as usize),
         ("MOST_BYTES", MOST_BYTES),

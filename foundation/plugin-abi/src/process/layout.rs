@@ -2,7 +2,8 @@
 //!
 //! The memory holds, in this order: a header, the ring of requests, the ring of answers, the service state,
 //! and the packets of a call: 64 descriptions, 64 windows and 64 flow states. The header has the indices of
-//! both rings, the bell and the worker's processor, each in a cache line of its own, and the sizes of the layout.
+//! both rings, the bell and the worker's processor, each in a cache line of its own, and the sizes of the layout with
+//! the address of the memory in the process.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,7 @@ use super::ring::Lane;
 use crate::binary::{MOST_PACKETS, RawPacket};
 
 /// Version of the layout, of the rings and of the kinds of records.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Words of a cache line.
 const LINE: usize = 8;
@@ -34,6 +35,9 @@ pub const BELL: usize = 4 * LINE;
 pub const ASLEEP: u32 = 1;
 /// First word of the sizes: version, window, flow state, service state.
 const SIZES: usize = 5 * LINE;
+/// Word with the address of the memory in the process, which the process writes before its first answer: the worker
+/// adds it to the places of windows and flow states. While it is 0, these stay relative to the start of the memory.
+pub const ADDRESS: usize = SIZES + 4;
 /// Word with the number of the worker's processor, plus 1; 0 if it is unknown.
 pub const PROCESSOR: usize = 6 * LINE;
 
@@ -154,7 +158,7 @@ mod tests {
         assert_eq!((REQUEST_LANE.posted, REQUEST_LANE.taken, REQUEST_LANE.start), (0, 8, 64));
         assert_eq!((ANSWER_LANE.posted, ANSWER_LANE.taken, ANSWER_LANE.start), (16, 24, 64 + 2048));
         assert_eq!((REQUEST_LANE.words, ANSWER_LANE.words), (2048, 4096));
-        assert_eq!((BELL, SIZES, PROCESSOR), (32, 40, 48));
+        assert_eq!((BELL, SIZES, ADDRESS, PROCESSOR), (32, 40, 44, 48));
         let layout = Layout::new(100, 9, 20);
         assert_eq!((layout.service(), layout.description(0)), (6208, 6216));
         assert_eq!((layout.description(1), layout.window(0)), (6224, 6216 + 512));

@@ -22,7 +22,7 @@ mod words;
 
 pub use kinds::{answer, request};
 pub use layout::{
-    ANSWER_LANE, ASLEEP, BELL, DESCRIPTION, Layout, NoLayout, PROCESSOR, REQUEST_LANE, VERSION,
+    ADDRESS, ANSWER_LANE, ASLEEP, BELL, DESCRIPTION, Layout, NoLayout, PROCESSOR, REQUEST_LANE, VERSION,
 };
 pub use ring::{Broken, Lane, MOST_BYTES, MOST_READ, Reader, Record, Writer};
 pub use words::{load, store};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_packet::Packet;
 use millrace_plugin_abi::binary::{MOST_PACKETS, MOST_WINDOW, packet_flags};
-use millrace_plugin_abi::process::{DESCRIPTION, Layout, load, store};
+use millrace_plugin_abi::process::{ADDRESS, DESCRIPTION, Layout, load, store};
 use millrace_plugin_abi::{Packets, Verdict};
 
 use crate::MOST_FLOW_STATE;
@@ -52,11 +52,19 @@ impl<'w> Stage<'w> {
         self.at(self.layout.state(index), self.layout.state.div_ceil(8))
     }
 
+    /// Returns what the process adds to a place in the memory to get its address: the address of the memory. So the
+    /// process needn't write to descriptions, which would take their cache lines away from the worker.
+    #[inline]
+    fn address(&self) -> u64 {
+        self.words.get(ADDRESS).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
     /// Copies the next packets of the call into the memory. Returns their number.
     pub fn stage(&self, exchange: &mut Exchange, packets: &mut Packets<'_>) -> usize {
         let settled = exchange.call.settled;
         let count = packets.len().saturating_sub(settled).min(MOST_PACKETS);
         let copies = if packets.are_copies() { packet_flags::COPY } else { 0 };
+        let address = self.address();
         for index in 0..count {
             let place = settled + index;
             let (key, packet) = packets.get_mut(place);
@@ -64,7 +72,7 @@ impl<'w> Stage<'w> {
             let shown = data.get(..self.layout.window).unwrap_or(data);
             let mut described = describe(place, key, packet, shown.len());
             store(self.window(index), shown);
-            described.window = (self.layout.window(index) * 8) as u64;
+            described.window = address.wrapping_add((self.layout.window(index) * 8) as u64);
             described.flags |= copies;
             describe_connection(&mut described, packets.connection(place));
             if self.layout.state > 0 {
@@ -74,7 +82,7 @@ impl<'w> Stage<'w> {
                 word.store(value, Ordering::Relaxed);
             }
         }
-        exchange.call.under_way = count;
+        exchange.hand_out(packets, count);
         count
     }
 
@@ -97,7 +105,7 @@ impl<'w> Stage<'w> {
         }
         let first = exchange.flows.iter().take(index).position(|other| *other == flow).unwrap_or(index);
         described.flow = flow;
-        described.state = (self.layout.state(first) * 8) as u64;
+        described.state = self.address().wrapping_add((self.layout.state(first) * 8) as u64);
         if packets.is_first(place) {
             described.flags |= packet_flags::FIRST;
         }
