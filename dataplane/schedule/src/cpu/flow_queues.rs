@@ -12,9 +12,8 @@
 //!
 //! The packets of a flow that wait at several stages of its path wait in a queue for each stage
 //! (`stage_queues.rs`).
-//!
-//! A queue whose packets can't go on yet is set aside, and takes no turns until it is looked at again. Looks go
-//! from principal to principal, so that many queues of one delay none of another.
+
+mod aside;
 
 use std::collections::BTreeSet;
 
@@ -38,6 +37,15 @@ struct Latest {
     flow: FlowNumber,
     /// Queue; [`NONE`] once it has ended.
     queue: u32,
+}
+
+/// Returns why a packet of `length` bytes may not wait in a queue with the load `load`; `None` if it may.
+#[inline]
+fn refusal<T>(arena: &Arena<T, ()>, backlog: &Backlog, load: Load, length: u32) -> Option<CpuDrop> {
+    if u64::from(load.bytes()) + u64::from(length) > u64::from(backlog.threshold) {
+        return Some(CpuDrop::Threshold);
+    }
+    (!arena.has_room(load.plus(backlog.load), length)).then_some(CpuDrop::Part)
 }
 
 /// Packets that wait for the processor, by principal and flow.
@@ -139,22 +147,38 @@ impl<T> CpuQueues<T> {
         (item, length): (T, u32),
         now: Instant,
     ) -> Result<(), (T, CpuDrop)> {
-        let PrincipalId(number) = principal;
+        let (PrincipalId(number), held) = (principal, Held { item, arrival: now, length, flow: () });
+        let Self { arena, queues, backlogs, latest, .. } = self;
+        // Packets of a flow often arrive together.
+        if (latest.principal, latest.flow) == (number, flow)
+            && let Some(queue) = queues.find_mut(latest.queue)
+            && let Some(backlog) = backlogs.find_mut(number)
+            && queue.stages.current.stage == stage
+            && refusal(arena, backlog, queue.stages.current.list.load, length).is_none()
+        {
+            arena.push(&mut queue.stages.current.list, held);
+            backlog.load = backlog.load.plus(Load::of_packet(length));
+            return Ok(());
+        }
+        self.push_anywhere(number, (flow, stage), held)
+    }
+
+    /// Puts a packet at the end of its flow's queue at a stage, whichever packet arrived before.
+    fn push_anywhere(
+        &mut self,
+        number: u32,
+        (flow, stage): (FlowNumber, CpuStage),
+        held: Held<T, ()>,
+    ) -> Result<(), (T, CpuDrop)> {
         let Some(backlog) = self.backlogs.find(number).filter(|it| it.is_known) else {
-            return Err((item, CpuDrop::Principal));
+            return Err((held.item, CpuDrop::Principal));
         };
-        let threshold = u64::from(backlog.threshold);
         let known = self.queue_of(number, flow);
         let load =
             known.map_or(List::EMPTY.load, |queue| self.stages.load(&self.queues[queue].stages, stage));
-        let refusal = if u64::from(load.bytes()) + u64::from(length) > threshold {
-            Some(CpuDrop::Threshold)
-        } else {
-            (!self.arena.has_room(load.plus(backlog.load), length)).then_some(CpuDrop::Part)
-        };
-        if let Some(why) = refusal {
+        if let Some(why) = refusal(&self.arena, backlog, load, held.length) {
             self.count_drop(number, known);
-            return Err((item, why));
+            return Err((held.item, why));
         }
         let queue = match known {
             Some(queue) => queue,
@@ -165,10 +189,10 @@ impl<T> CpuQueues<T> {
         let flow_stages = (&mut self.queues[queue].stages, &mut backlog.later);
         let Some(list) = self.stages.list(flow_stages, stage, self.quantum) else {
             self.count_drop(number, Some(queue));
-            return Err((item, CpuDrop::Part));
+            return Err((held.item, CpuDrop::Part));
         };
-        self.arena.push(list, Held { item, arrival: now, length, flow: () });
-        backlog.load = backlog.load.plus(Load::of_packet(length));
+        backlog.load = backlog.load.plus(Load::of_packet(held.length));
+        self.arena.push(list, held);
         Ok(())
     }
 
@@ -260,120 +284,6 @@ impl<T> CpuQueues<T> {
                 }
             }
         }
-    }
-
-    /// Sets the queue whose turn it is aside: its packets take no turns until [`look_aside`](Self::look_aside)
-    /// finds that they can go on.
-    pub fn set_aside(&mut self, PrincipalId(number): PrincipalId) {
-        let Some(queue) = self.pop_turn(number) else { return };
-        let backlog = &mut self.backlogs[number];
-        backlog.aside.push(queue, &mut self.queues);
-        if !backlog.awaits_look {
-            self.await_look(number);
-        }
-        // The next queue may be empty, and stay only for its debt.
-        self.charge(PrincipalId(number), Cycles(0));
-    }
-
-    /// Looks at up to `most` queues that are set aside, as many of each principal. Queues whose first packet
-    /// `can_go_on` accepts take turns again; `woken` gets their principals. Principals come first whose queues went
-    /// on longer ago, and their queues that were not looked at for longest.
-    pub fn look_aside(
-        &mut self,
-        most: u32,
-        mut can_go_on: impl FnMut(&T) -> bool,
-        mut woken: impl FnMut(PrincipalId),
-    ) {
-        let queues = (most / self.principals_aside.max(1)).max(1);
-        self.each_aside(most, |all, number| {
-            let backlog = &mut all.backlogs[number];
-            let (last, mut goes_on) = (backlog.aside.last, false);
-            for _ in 0..queues {
-                let Some(queue) = backlog.aside.pop(&all.queues) else { break };
-                let first = all.arena.first(&all.queues[queue].stages.current.list);
-                if first.is_none_or(&mut can_go_on) {
-                    backlog.turns.push(queue, &mut all.queues);
-                    woken(PrincipalId(number));
-                    goes_on = true;
-                } else {
-                    backlog.aside.push(queue, &mut all.queues);
-                }
-                if queue == last {
-                    break;
-                }
-            }
-            goes_on
-        });
-    }
-
-    /// Looks at up to `most` queues of a principal that are set aside, those first that were not looked at for longest.
-    /// The first one whose first packet `can_go_on` accepts takes turns again. Returns whether there is one.
-    pub fn look_at(
-        &mut self,
-        PrincipalId(number): PrincipalId,
-        most: u32,
-        mut can_go_on: impl FnMut(&T) -> bool,
-    ) -> bool {
-        let Some(backlog) = self.backlogs.find_mut(number) else { return false };
-        let last = backlog.aside.last;
-        for _ in 0..most {
-            let Some(queue) = backlog.aside.pop(&self.queues) else { return false };
-            let first = self.arena.first(&self.queues[queue].stages.current.list);
-            if first.is_some_and(&mut can_go_on) {
-                backlog.turns.push(queue, &mut self.queues);
-                return true;
-            }
-            backlog.aside.push(queue, &mut self.queues);
-            if queue == last {
-                return false;
-            }
-        }
-        false
-    }
-
-    /// Calls `look` with up to `most` principals with queues that are set aside, and puts those that keep some
-    /// behind the others: at the end those for which `look` returns that a queue goes on.
-    fn each_aside(&mut self, most: u32, mut look: impl FnMut(&mut Self, u32) -> bool) {
-        let (last, mut went_on) = (self.aside.last, Chain::EMPTY);
-        for _ in 0..most {
-            let Some(number) = self.aside.pop(&self.backlogs) else { break };
-            self.principals_aside -= 1;
-            self.backlogs[number].awaits_look = false;
-            let goes_on = look(self, number);
-            match self.backlogs[number].aside.is_empty() {
-                false if goes_on => went_on.push(number, &mut self.backlogs),
-                false => self.await_look(number),
-                true => {}
-            }
-            if number == last {
-                break;
-            }
-        }
-        while let Some(number) = went_on.pop(&self.backlogs) {
-            self.await_look(number);
-        }
-    }
-
-    /// Puts a principal behind those whose queues will be looked at.
-    fn await_look(&mut self, number: u32) {
-        self.aside.push(number, &mut self.backlogs);
-        self.backlogs[number].awaits_look = true;
-        self.principals_aside += 1;
-    }
-
-    /// Lets all queues of a principal that are set aside take turns again. Returns `true`: there is one.
-    fn join_turns(&mut self, number: u32) -> bool {
-        let backlog = &mut self.backlogs[number];
-        while let Some(queue) = backlog.aside.pop(&self.queues) {
-            backlog.turns.push(queue, &mut self.queues);
-        }
-        true
-    }
-
-    /// Whether queues are set aside.
-    #[inline]
-    pub fn are_set_aside(&self) -> bool {
-        !self.aside.is_empty()
     }
 
     /// Whether a queue of a principal takes turns.
