@@ -18,6 +18,9 @@
 //! table refuses the new one. So a flood from any number of sources ends no assured connection. Each source
 //! also has a maximum.
 //!
+//! **Dropped packets.** A caller that drops a packet of a connection [says so](ConnectionTable::drop_counted). A connection
+//! ends when all its packets so far were dropped, so packets that policies drop fill no table.
+//!
 //! **Invalid packets** change nothing: no state, no idle time.
 //!
 //! **Epochs.** A table must see all packets of its connections. If packets may pass untracked, as while a path has no

@@ -34,15 +34,19 @@ zeroable! {
         pub word: u32,
         /// Serial number of the connection; of a free record, that of the next one, or 0 before the first.
         pub serial: u32,
-        /// Whether the originator is the key's second endpoint.
-        pub is_turned: bool,
-        /// Whether the record is in the list of connections that new ones may recycle.
-        pub is_recyclable: bool,
-        /// Slot of the timing wheel, and its level.
+        /// Counted packets that were not dropped.
+        pub packets: u16,
+        /// Slot of the timing wheel, counted over all levels.
         pub spoke: u8,
-        pub level: u8,
+        /// [`TURNED`] and [`RECYCLABLE`].
+        marks: u8,
     }
 }
+
+/// The originator is the key's second endpoint.
+const TURNED: u8 = 1;
+/// The record is in the list of connections that new ones may recycle.
+const RECYCLABLE: u8 = 2;
 
 /// Lists that a record can be in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,18 +58,48 @@ pub(crate) enum Membership {
 }
 
 impl Record {
+    /// Counts a packet. Returns `false` if the count is at its maximum.
+    #[inline]
+    pub fn count(&mut self) -> bool {
+        let is_counted = self.packets != u16::MAX;
+        self.packets = self.packets.saturating_add(1);
+        is_counted
+    }
+
+    /// Takes back a counted packet that was dropped. Returns whether all counted packets were dropped.
+    pub fn uncount(&mut self) -> bool {
+        self.packets = self.packets.saturating_sub(1);
+        self.packets == 0
+    }
+
+    /// Sets whether new connections may recycle this one. Returns the same for before.
+    #[inline]
+    pub fn set_recyclable(&mut self, is_recyclable: bool) -> bool {
+        let was_recyclable = self.is_recyclable();
+        self.marks = self.marks & TURNED | if is_recyclable { RECYCLABLE } else { 0 };
+        was_recyclable
+    }
+
+    /// Returns whether the record is in the list of connections that new ones may recycle.
+    #[inline]
+    pub fn is_recyclable(&self) -> bool {
+        self.marks & RECYCLABLE != 0
+    }
+
+    /// Sets the orientation of packets from the originator, for a new connection in no list.
+    pub fn set_originator(&mut self, originator: Orientation) {
+        self.marks = if originator == Orientation::Backward { TURNED } else { 0 };
+    }
+
     /// Returns the direction of a packet with this orientation.
     #[inline]
     pub fn direction(&self, orientation: Orientation) -> Direction {
-        match (orientation == Orientation::Backward) == self.is_turned {
-            true => Direction::Original,
-            false => Direction::Reply,
-        }
+        if orientation == self.originator() { Direction::Original } else { Direction::Reply }
     }
 
     /// Returns the orientation of packets from the originator.
     #[inline]
     pub fn originator(&self) -> Orientation {
-        if self.is_turned { Orientation::Backward } else { Orientation::Forward }
+        if self.marks & TURNED != 0 { Orientation::Backward } else { Orientation::Forward }
     }
 }

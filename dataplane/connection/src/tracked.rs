@@ -54,6 +54,9 @@ pub struct Known {
     pub direction: Direction,
     /// Relation of the packet to the connection.
     pub relation: Relation,
+    /// Whether the packet counts for the connection until it is [dropped](crate::ConnectionTable::drop_counted). ICMP
+    /// errors don't count, and neither do packets beyond 65,535.
+    pub is_counted: bool,
 }
 
 /// Reason why a packet has no connection.
@@ -76,6 +79,8 @@ pub enum EndReason {
     Recycled,
     /// The same two endpoints opened another connection.
     Reopened,
+    /// All its packets were dropped.
+    Dropped,
     /// A caller removed the connection.
     Removed,
 }

@@ -39,13 +39,13 @@ pub struct PackedConnection(u64);
 impl PackedConnection {
     /// Bits of the number, which is at most 2^26.
     const NUMBER: u32 = 27;
-    const OPENS: u32 = Self::NUMBER + 1;
-    const STATUS: u32 = Self::OPENS + 1;
+    const COUNTED: u32 = Self::NUMBER + 1;
+    const STATUS: u32 = Self::COUNTED + 1;
 
     /// Packs a connection.
     pub fn of(connection: PacketConnection) -> Self {
-        let PacketConnection { number, serial, status, is_reply, opens } = connection;
-        let flags = u32::from(is_reply) << Self::NUMBER | u32::from(opens) << Self::OPENS;
+        let PacketConnection { number, serial, status, is_reply, is_counted } = connection;
+        let flags = u32::from(is_reply) << Self::NUMBER | u32::from(is_counted) << Self::COUNTED;
         let low = number | flags | u32::from(status as u8) << Self::STATUS;
         Self(u64::from(low) | u64::from(serial) << 32)
     }
@@ -58,7 +58,7 @@ impl PackedConnection {
             serial: (self.0 >> 32) as u32,
             status: ConnectionStatus::from_number((low >> Self::STATUS) as u8),
             is_reply: low >> Self::NUMBER & 1 != 0,
-            opens: low >> Self::OPENS & 1 != 0,
+            is_counted: low >> Self::COUNTED & 1 != 0,
         }
     }
 }
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     fn connection(number: u32, serial: u32) -> PacketConnection {
-        PacketConnection { number, serial, status: ConnectionStatus::New, is_reply: false, opens: false }
+        PacketConnection { number, serial, status: ConnectionStatus::New, is_reply: false, is_counted: false }
     }
 
     fn end(number: u32, serial: u32) -> ConnectionEnd {
@@ -284,10 +284,11 @@ mod tests {
             ConnectionStatus::Invalid,
         ];
         let flags = [(false, false), (false, true), (true, false)];
-        for (status, (is_reply, opens)) in
+        for (status, (is_reply, is_counted)) in
             known.into_iter().flat_map(|status| flags.map(|both| (status, both)))
         {
-            let connection = PacketConnection { number: 1 << 26, serial: u32::MAX, status, is_reply, opens };
+            let (number, serial) = (1 << 26, u32::MAX);
+            let connection = PacketConnection { number, serial, status, is_reply, is_counted };
             assert_eq!(PackedConnection::of(connection).get(), connection);
         }
         assert_eq!(PackedConnection::default().get(), PacketConnection::default());

@@ -66,6 +66,6 @@ pub struct PacketConnection {
     pub status: ConnectionStatus,
     /// Whether the packet goes to the side that opened the connection.
     pub is_reply: bool,
-    /// Whether the packet has opened the connection. If the router drops it, the connection ends.
-    pub opens: bool,
+    /// Whether the packet counts for the connection, which ends when the router has dropped all packets that count.
+    pub is_counted: bool,
 }

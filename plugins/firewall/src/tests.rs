@@ -97,8 +97,7 @@ fn send(
 }
 
 fn connection(number: u32, status: ConnectionStatus) -> PacketConnection {
-    let opens = status == ConnectionStatus::New;
-    PacketConnection { number, serial: 1, status, is_reply: false, opens }
+    PacketConnection { number, serial: 1, status, is_reply: false, is_counted: true }
 }
 
 const LAN_HOST: (u8, PortId) = (1, LAN);
@@ -292,7 +291,7 @@ proptest! {
                     let (number, originator) = *tracked.entry(sent.tuple()).or_insert((last, own));
                     let is_reply = originator != own;
                     let status = if is_reply { ConnectionStatus::Established } else { ConnectionStatus::New };
-                    let connection = PacketConnection { number, serial: 1, status, is_reply, opens: is_new };
+                    let connection = PacketConnection { number, serial: 1, status, is_reply, is_counted: true };
                     let verdict = send(&mut *instance, &mut blocks, sent, connection);
                     prop_assert_eq!(verdict == Verdict::Pass, slow.passes(&sent), "{:?}", sent);
                 }

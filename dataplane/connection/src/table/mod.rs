@@ -174,6 +174,13 @@ impl ConnectionTable {
         Some(self.end(slot, EndReason::Removed))
     }
 
+    /// Takes back a [counted](Known::is_counted) packet that was dropped. Ends the connection if all its packets so far
+    /// were dropped.
+    pub fn drop_counted(&mut self, connection: ConnectionRef) -> Option<Ended> {
+        let slot = self.slot_of(connection)?;
+        self.records.slots[slot as usize].uncount().then(|| self.end(slot, EndReason::Dropped))
+    }
+
     /// Ends the next connection whose idle time is over. Decreases `budget` by the number of steps. Returns
     /// `None` if no idle time is over, or if the budget is used up.
     pub fn expire(&mut self, now: Instant, budget: &mut u32) -> Option<Ended> {
@@ -236,7 +243,7 @@ impl ConnectionTable {
             return Err(refused);
         }
         let (connection, direction) = (self.reference(slot), sender.other());
-        Ok(Known { connection, direction, relation: Relation::Related })
+        Ok(Known { connection, direction, relation: Relation::Related, is_counted: false })
     }
 
     #[inline]
@@ -260,8 +267,10 @@ impl ConnectionTable {
             return Tracked { known: Err(Refusal::Invalid(invalid)), ended: None };
         }
         let relation = if record.state.is_answered() { Relation::Established } else { Relation::New };
+        let is_counted = record.count();
         self.prolong(slot, now);
-        Tracked { known: Ok(Known { connection: self.reference(slot), direction, relation }), ended: None }
+        let connection = self.reference(slot);
+        Tracked { known: Ok(Known { connection, direction, relation, is_counted }), ended: None }
     }
 
     /// Sets the end of a connection's idle time after a packet, and protects an assured connection.
@@ -272,7 +281,7 @@ impl ConnectionTable {
         let is_sooner = wheel::is_after(record.expires, expires);
         record.expires = expires;
         let is_recyclable = !record.state.is_assured();
-        let was_recyclable = std::mem::replace(&mut record.is_recyclable, is_recyclable);
+        let was_recyclable = record.set_recyclable(is_recyclable);
         if is_sooner {
             self.wheel.remove(&mut self.records.slots, slot);
             self.wheel.add(&mut self.records.slots, slot);
@@ -321,11 +330,11 @@ impl ConnectionTable {
         let record = &mut self.records.slots[slot as usize];
         (record.key, record.state, record.source) = (*key, state, source);
         record.serial = record.serial.max(1);
-        record.word = 0;
-        record.is_turned = orientation == Orientation::Backward;
-        record.is_recyclable = !state.is_assured();
+        (record.word, record.packets) = (0, 1);
+        record.set_originator(orientation);
+        record.set_recyclable(!state.is_assured());
         record.expires = wheel::tick_after(now, self.timeouts.of(&state));
-        if record.is_recyclable {
+        if record.is_recyclable() {
             self.recyclable.push(&mut self.records.slots, Membership::Recyclable, slot);
         }
         self.wheel.add(&mut self.records.slots, slot);
@@ -333,6 +342,7 @@ impl ConnectionTable {
             connection: self.reference(slot),
             direction: Direction::Original,
             relation: Relation::Opening,
+            is_counted: true,
         })
     }
 
@@ -343,7 +353,7 @@ impl ConnectionTable {
 
     /// Frees the record of a connection that has left the timing wheel.
     fn release(&mut self, slot: u32, reason: EndReason) -> Ended {
-        if self.records.slots[slot as usize].is_recyclable {
+        if self.records.slots[slot as usize].is_recyclable() {
             self.recyclable.remove(&mut self.records.slots, Membership::Recyclable, slot);
         }
         let connection = self.reference(slot);

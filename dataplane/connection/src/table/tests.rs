@@ -311,6 +311,36 @@ fn windows_are_not_checked_after_a_change_of_epoch() {
 }
 
 #[test]
+fn connection_ends_when_all_its_packets_are_dropped() {
+    let mut table = table();
+    let packets = [Made::udp(A, B, (1, 2)), Made::udp(A, B, (1, 2)), Made::udp(B, A, (2, 1))];
+    let known = packets.each_ref().map(|packet| track(&mut table, packet, at(0)).known.unwrap());
+    assert!(known.iter().all(|known| known.is_counted));
+    let connection = known[0].connection;
+    assert_eq!((table.drop_counted(connection), table.drop_counted(connection)), (None, None));
+    assert_eq!(table.drop_counted(connection).map(|ended| ended.reason), Some(EndReason::Dropped));
+    assert_eq!((table.len(), table.sources(), table.drop_counted(connection)), (0, 0, None));
+    // A packet that passes keeps the next connection, whatever happens to later packets.
+    let next = track(&mut table, &packets[0], at(0)).known.unwrap().connection;
+    for _ in 0..3 {
+        track(&mut table, &packets[2], at(0)).known.unwrap();
+        assert_eq!(table.drop_counted(next), None);
+    }
+    assert_eq!(table.len(), 1);
+}
+
+#[test]
+fn packets_beyond_the_largest_count_are_not_counted() {
+    let mut table = table();
+    let packet = Made::udp(A, B, (1, 2));
+    let known: Vec<_> = (0..70_000).map(|_| track(&mut table, &packet, at(0)).known.unwrap()).collect();
+    let counted: Vec<_> = known.iter().filter(|known| known.is_counted).collect();
+    assert_eq!(counted.len(), usize::from(u16::MAX));
+    let ended = counted.iter().filter_map(|known| table.drop_counted(known.connection)).count();
+    assert_eq!((ended, table.len()), (1, 0));
+}
+
+#[test]
 fn sizes_out_of_range_are_refused() {
     for maximum in [0, ConnectionConfig::LARGEST + 1] {
         let error = ConnectionTable::new(&ConnectionConfig { maximum, ..CONFIG }, Instant::ZERO).unwrap_err();

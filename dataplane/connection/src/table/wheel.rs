@@ -71,16 +71,15 @@ impl Wheel {
         let ahead = (due ^ self.now) | 1;
         let level = (ahead.ilog2() / BITS).min(LEVELS as u32 - 1);
         let spoke = (due >> (BITS * level)) as usize % SLOTS;
-        let record = &mut records[slot as usize];
-        (record.level, record.spoke) = (level as u8, spoke as u8);
+        records[slot as usize].spoke = (level as usize * SLOTS + spoke) as u8;
         self.levels[level as usize][spoke].push(records, Membership::Wheel, slot);
     }
 
     /// Removes a record.
     #[inline]
     pub fn remove(&mut self, records: &mut HugeSlice<Record>, slot: u32) {
-        let Record { level, spoke, .. } = records[slot as usize];
-        self.levels[usize::from(level)][usize::from(spoke)].remove(records, Membership::Wheel, slot);
+        let spoke = usize::from(records[slot as usize].spoke);
+        self.levels[spoke / SLOTS][spoke % SLOTS].remove(records, Membership::Wheel, slot);
     }
 
     /// Returns the next record whose idle time is over by `now`, and removes it from the wheel. Moves records
@@ -132,8 +131,7 @@ impl Wheel {
             return self.add(records, slot);
         }
         let spoke = self.now as usize % SLOTS;
-        let record = &mut records[slot as usize];
-        (record.level, record.spoke) = (0, spoke as u8);
+        records[slot as usize].spoke = spoke as u8;
         self.levels[0][spoke].push(records, Membership::Wheel, slot);
     }
 }

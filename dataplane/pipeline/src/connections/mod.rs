@@ -5,8 +5,8 @@
 //! yet. Other packets are not tracked. With several workers, each packet costs the hash of its connection, by which it
 //! finds its worker.
 //!
-//! A packet that opens a connection and is then dropped takes its connection with it, so packets that policies drop fill
-//! no table.
+//! A connection ends when all its packets so far were dropped, so packets that policies drop fill no table. A packet that
+//! waits counts as one that was not dropped, and so does one that an instance classifies again.
 //!
 //! Control maps the table, and the kernel allocates its pages as they are used: the first connection at a page waits for
 //! one.
@@ -129,9 +129,9 @@ impl Connections {
         ended.map(|ended| self.note_end(&ended))
     }
 
-    /// Ends the connection that a dropped packet has opened. Returns `None` if it has ended before.
-    pub fn withdraw(&mut self, opened: PacketConnection) -> Option<ConnectionEnd> {
-        let ended = self.table.remove(ConnectionRef::new(opened.number, opened.serial))?;
+    /// Takes a dropped packet back from its connection. Returns the end of the connection if all its packets were dropped.
+    pub fn withdraw(&mut self, dropped: PacketConnection) -> Option<ConnectionEnd> {
+        let ended = self.table.drop_counted(ConnectionRef::new(dropped.number, dropped.serial))?;
         Some(self.note_end(&ended))
     }
 
@@ -141,7 +141,7 @@ impl Connections {
             EndReason::Expired => self.counts.expired += 1,
             EndReason::Recycled => self.counts.recycled += 1,
             EndReason::Reopened => self.counts.reopened += 1,
-            EndReason::Removed => {}
+            EndReason::Dropped | EndReason::Removed => {}
         }
         let Ended { connection, key, originator, .. } = ended;
         let [from, to] = key.endpoints(*originator);
@@ -200,9 +200,9 @@ impl TrackConnections for Connections {
                 };
                 let (number, serial) = (known.connection.number(), known.connection.serial());
                 let is_reply = known.direction == Direction::Reply;
-                let opens = known.relation == Relation::Opening;
+                let (opens, is_counted) = (known.relation == Relation::Opening, known.is_counted);
                 self.opened = self.opened.saturating_add(opens.into());
-                Ok(PacketConnection { number, serial, status, is_reply, opens })
+                Ok(PacketConnection { number, serial, status, is_reply, is_counted })
             }
             Err(refusal) => self.refuse(refusal),
         };

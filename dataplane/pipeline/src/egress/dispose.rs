@@ -74,11 +74,11 @@ impl Disposal<'_> {
                 Fate::Queue => self.queueing.queue_frame(packet, now),
                 Fate::Forward => self.send(packet, &keys[index], destinations[index], now),
                 Fate::Drop(reason) => {
-                    self.queueing.gates.end_opened(states.connection(index));
+                    self.queueing.gates.note_dropped(states.connection(index));
                     self.drop_packet(packet, reason);
                 }
                 Fate::Refuse(error, reason) => {
-                    self.queueing.gates.end_opened(states.connection(index));
+                    self.queueing.gates.note_dropped(states.connection(index));
                     self.refuse(packet, error, reason, now);
                 }
                 Fate::Host => self.punt(packet),
@@ -91,7 +91,7 @@ impl Disposal<'_> {
                     let states = (states.flows[index], states.connection(index));
                     let kept = gates.keep(ticket, packet, key, destination, states, pool);
                     if let Err((packet, why)) = kept {
-                        self.queueing.gates.end_opened(states.1);
+                        self.queueing.gates.note_dropped(states.1);
                         self.drop_packet(packet, why);
                     }
                 }
@@ -158,7 +158,7 @@ impl Disposal<'_> {
 
     /// Counts and releases a dropped packet that has waited for an instance.
     pub fn drop_waiting(&mut self, waiting: Waiting, reason: DropReason) {
-        self.queueing.gates.end_opened(waiting.connection.get());
+        self.queueing.gates.note_dropped(waiting.connection.get());
         self.drop_packet(waiting.packet, reason);
     }
 

@@ -112,8 +112,8 @@ impl Copies {
                 Some(Taken::End(_)) => {}
                 Some(Taken::Keep(ticket)) => {
                     let state = gates.plugins.flow_states().reference(states[index]);
-                    // The connection that the packet has opened does not depend on the copy.
-                    let connection = PacketConnection { opens: false, ..connections[index] };
+                    // The original counts for the connection, not the copy.
+                    let connection = PacketConnection { is_counted: false, ..connections[index] };
                     let key = keys[index];
                     let kept = Kept { packet, key, destination: [0; 6], state, connection };
                     counts.kept += u64::from(gates.plugins.keep(ticket, usize::MAX, kept).is_ok());

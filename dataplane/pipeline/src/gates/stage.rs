@@ -106,17 +106,18 @@ impl Gates {
         }
     }
 
-    /// Ends the connection of a dropped packet if the packet has opened it, and notifies the instances.
+    /// Takes a dropped packet back from its connection. If all packets of the connection were dropped, ends it and notifies
+    /// the instances.
     #[inline]
-    pub fn end_opened(&mut self, connection: PacketConnection) {
-        if connection.opens {
+    pub fn note_dropped(&mut self, connection: PacketConnection) {
+        if connection.is_counted {
             self.withdraw(connection);
         }
     }
 
     #[cold]
-    fn withdraw(&mut self, opened: PacketConnection) {
-        if let Some(ended) = self.connections.as_mut().and_then(|connections| connections.withdraw(opened)) {
+    fn withdraw(&mut self, dropped: PacketConnection) {
+        if let Some(ended) = self.connections.as_mut().and_then(|connections| connections.withdraw(dropped)) {
             ConnectionKeepers::of(&mut self.plugins).ended(&ended);
         }
     }

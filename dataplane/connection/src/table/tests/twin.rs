@@ -10,6 +10,8 @@ struct Slow {
     state: State,
     expires: u32,
     word: u32,
+    /// Tracked packets that were not dropped.
+    packets: u32,
 }
 
 impl Slow {
@@ -53,6 +55,7 @@ impl Twin {
             return (Err(Refusal::Invalid(invalid)), None);
         }
         slow.expires = wheel::tick_after(now, CONFIG.timeouts.of(&slow.state));
+        slow.packets += 1;
         let relation = if slow.state.is_answered() { Relation::Established } else { Relation::New };
         let at = match (was_assured, slow.state.is_assured()) {
             (true, false) => self.connections.len(),
@@ -86,7 +89,7 @@ impl Twin {
             *ended = Some(slow.ended(EndReason::Recycled));
         }
         let expires = wheel::tick_after(now, CONFIG.timeouts.of(&state));
-        self.connections.push(Slow { key, originator, state, expires, word: 0 });
+        self.connections.push(Slow { key, originator, state, expires, word: 0, packets: 1 });
         Ok(())
     }
 
@@ -109,6 +112,7 @@ enum Step {
     Packet { made: Made, word: u32 },
     Wait { millis: u64 },
     Remove { place: usize },
+    Drop { place: usize },
 }
 
 fn packets() -> impl Strategy<Value = Made> {
@@ -135,6 +139,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         10 => (packets(), any::<u32>()).prop_map(|(made, word)| Step::Packet { made, word }),
         2 => wait.prop_map(|millis| Step::Wait { millis }),
         1 => (0..4usize).prop_map(|place| Step::Remove { place }),
+        3 => (0..4usize).prop_map(|place| Step::Drop { place }),
     ];
     proptest::collection::vec(step, 1..200)
 }
@@ -179,6 +184,17 @@ proptest! {
                         let removed = table.remove(connection).unwrap();
                         prop_assert_eq!((removed.connection, without_reference(removed)), (connection, ended));
                         twin.connections.remove(place);
+                    }
+                }
+                Step::Drop { place } => {
+                    if let Some(slow) = twin.connections.get_mut(place) {
+                        slow.packets -= 1;
+                        let ended = (slow.packets == 0).then(|| slow.ended(EndReason::Dropped));
+                        let connection = table.find(&slow.key).unwrap();
+                        prop_assert_eq!(table.drop_counted(connection).map(without_reference), ended);
+                        if ended.is_some() {
+                            twin.connections.remove(place);
+                        }
                     }
                 }
             }

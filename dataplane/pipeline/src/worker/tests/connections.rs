@@ -216,12 +216,7 @@ fn packets_that_wait_keep_their_connection() {
     world.add(INSTANCE, StateScope::Connection, 3);
     world.bind(GATE, INSTANCE);
     // The second packet arrives during the call with the first.
-    for frame in [udp(ENDS, 8), udp(ENDS.turned(), 8)] {
-        world.wires[usize::from(frame[28] != 0)].inject(&frame);
-        world.sent += 1;
-        world.iterate();
-    }
-    world.drain();
+    world.send_in_turn(&[udp(ENDS, 8), udp(ENDS.turned(), 8)]);
     assert_eq!(world.seen(), [(NEW, false, Some(0)), (ESTABLISHED, true, Some(1))]);
     world.check();
 }
@@ -234,12 +229,7 @@ fn call_does_not_write_into_the_state_of_a_later_connection() {
     world.add(INSTANCE, StateScope::Connection, 3);
     world.bind(GATE, INSTANCE);
     let other = Ends { client: ([10, 0, 0, 2], 4000), ..ENDS };
-    for ends in [ENDS, other] {
-        world.wires[0].inject(&udp(ends, 8));
-        world.sent += 1;
-        world.iterate();
-    }
-    world.drain();
+    world.send_in_turn(&[udp(ENDS, 8), udp(other, 8)]);
     let seen: Vec<_> = world.seen().iter().map(|(_, _, earlier)| *earlier).collect();
     // The first call has no state left at its end.
     assert_eq!((seen, world.counts().recycled), (vec![None, Some(0)], 1));
@@ -277,7 +267,7 @@ fn connection_in_place_of_another_one_of_its_batch_begins_with_a_new_state() {
 }
 
 #[test]
-fn dropped_packet_takes_the_connection_that_it_has_opened_with_it() {
+fn dropped_packet_takes_its_connection_with_it_if_no_other_packet_has_passed() {
     for suspensions in [0, 3] {
         let mut world = World::new(1, config());
         world.add(INSTANCE, StateScope::Connection, suspensions);
@@ -302,6 +292,35 @@ fn dropped_packet_of_a_known_connection_ends_nothing() {
     world.send(&tcp(ends.turned(), SYN | ACK, (500, 101)));
     assert_eq!((world.drops(DropReason::Plugin), world.counts().connections), (1, 1));
     assert!(world.ended().is_empty());
+    world.check();
+}
+
+/// The answer arrives while the opening packet waits for the instance that drops it.
+#[test]
+fn connection_outlasts_its_dropped_opening_if_another_packet_passes() {
+    let mut world = World::new(1, config());
+    world.add(INSTANCE, StateScope::Connection, 3);
+    world.bind(GATE, INSTANCE);
+    let denied = Ends { server: ([10, 0, 1, 1], DENIED), ..ENDS };
+    world.send_in_turn(&[udp(denied, 8), udp(denied.turned(), 8)]);
+    assert_eq!(world.seen(), [(NEW, false, Some(0)), (ESTABLISHED, true, Some(1))]);
+    assert_eq!((world.drops(DropReason::Plugin), world.counts().connections), (1, 1));
+    assert!(world.ended().is_empty());
+    world.send(&udp(denied.turned(), 8));
+    assert_eq!(world.seen(), [(ESTABLISHED, true, Some(2))]);
+    world.check();
+}
+
+#[test]
+fn connection_ends_when_the_packets_of_both_sides_are_dropped() {
+    let mut world = World::new(1, config());
+    world.add(INSTANCE, StateScope::Connection, 3);
+    world.bind(GATE, INSTANCE);
+    let denied = Ends { client: ([10, 0, 0, 1], DENIED), server: ([10, 0, 1, 1], DENIED) };
+    world.send_in_turn(&[udp(denied, 8), udp(denied, 8), udp(denied.turned(), 8)]);
+    assert_eq!((world.drops(DropReason::Plugin), world.counts().connections), (3, 0));
+    let states: Vec<_> = world.ended().iter().map(|(_, packets, state)| (*packets, *state)).collect();
+    assert_eq!(states, [(3, Some(3))]);
     world.check();
 }
 

@@ -257,6 +257,16 @@ impl World {
         self.drain();
     }
 
+    /// Sends frames, each in an iteration of its own.
+    pub fn send_in_turn(&mut self, frames: &[Vec<u8>]) {
+        for frame in frames {
+            self.wires[usize::from(frame[28] != 0)].inject(frame);
+            self.sent += 1;
+            self.iterate();
+        }
+        self.drain();
+    }
+
     pub fn iterate(&mut self) {
         self.now += Duration::from_micros(100);
         let now = self.now;

@@ -266,7 +266,7 @@ fn packet_comes_to_the_process_with_its_connection() {
     let key = FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (1, 2), PortId(0));
     let (keys, mut verdicts) = ([key], [Verdict::Pass]);
     let status = ConnectionStatus::Established;
-    let connections = [PacketConnection { number: 1, serial: 1, status, is_reply: true, opens: false }];
+    let connections = [PacketConnection { number: 1, serial: 1, status, is_reply: true, is_counted: false }];
     let mut packets = Packets::new(&mut packets, &keys, &[0], &mut verdicts).with_connections(&connections);
     let stage = Stage { words: &words, layout, writes: false };
     shared.with(|exchange| {

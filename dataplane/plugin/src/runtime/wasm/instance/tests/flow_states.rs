@@ -51,7 +51,7 @@ fn packets_come_with_their_connections() {
         begin_with(r#", "state": "connection", "flow-state": 8"#, &tell, Default::default()).unwrap();
     assert_eq!(instance.state_scope(), StateScope::Connection);
     let connection =
-        |status, is_reply| PacketConnection { number: 1, serial: 1, status, is_reply, opens: false };
+        |status, is_reply| PacketConnection { number: 1, serial: 1, status, is_reply, is_counted: false };
     let connections = [
         connection(ConnectionStatus::New, false),
         connection(ConnectionStatus::Established, true),
