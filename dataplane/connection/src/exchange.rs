@@ -11,6 +11,8 @@ pub(crate) enum Exchange {
     /// Both sides have sent.
     Answered,
     /// The originator has sent again after an answer.
+    Resumed,
+    /// The other side has answered again. Forged packets bring that about only with a host that answers them twice.
     Stream,
 }
 
@@ -19,7 +21,7 @@ impl Exchange {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unanswered => "unanswered",
-            Self::Answered => "answered",
+            Self::Answered | Self::Resumed => "answered",
             Self::Stream => "stream",
         }
     }
@@ -29,7 +31,8 @@ impl Exchange {
     pub fn advance(&mut self, direction: Direction) {
         *self = match (*self, direction) {
             (Self::Unanswered, Direction::Reply) => Self::Answered,
-            (Self::Answered, Direction::Original) => Self::Stream,
+            (Self::Answered, Direction::Original) => Self::Resumed,
+            (Self::Resumed, Direction::Reply) => Self::Stream,
             (state, _) => state,
         };
     }
@@ -40,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stream_needs_an_answer_first() {
+    fn stream_needs_two_answers() {
         let mut exchange = Exchange::default();
         let mut after = |direction| {
             exchange.advance(direction);
@@ -49,7 +52,9 @@ mod tests {
         assert_eq!(after(Direction::Original), Exchange::Unanswered);
         assert_eq!(after(Direction::Reply), Exchange::Answered);
         assert_eq!(after(Direction::Reply), Exchange::Answered);
-        assert_eq!(after(Direction::Original), Exchange::Stream);
+        assert_eq!(after(Direction::Original), Exchange::Resumed);
+        assert_eq!(after(Direction::Original), Exchange::Resumed);
         assert_eq!(after(Direction::Reply), Exchange::Stream);
+        assert_eq!(after(Direction::Original), Exchange::Stream);
     }
 }

@@ -11,15 +11,18 @@
 //! **Two connections never share a record.** A record belongs to one key, and a [`ConnectionRef`] becomes
 //! invalid when its connection ends.
 //!
-//! **A full table.** A connection is *assured* once its originator has answered the other side. In TCP and SCTP, nobody
-//! with a forged source address can do that; in other protocols, the second packet after an answer counts, which may be
-//! forged. A new connection in a full table recycles the oldest connection that
-//! is not assured, because its handshake is incomplete, or it is over. If all connections are assured, the
-//! table refuses the new one. So a flood from any number of sources ends no assured connection. Each source
-//! also has a maximum.
+//! **A full table.** A TCP or SCTP connection is *assured* once its originator has answered the other side, which
+//! nobody with a forged source address can do. In other protocols, a connection is assured once the other side has answered
+//! twice, with a packet of the originator between. Forged packets to a host that answers them can do that.
 //!
-//! **Dropped packets.** A caller that drops a packet of a connection [says so](ConnectionTable::drop_counted). A connection
-//! ends when all its packets so far were dropped, so packets that policies drop fill no table.
+//! A new connection in a full table recycles one that is not assured. Such connections are in two lists: streams of UDP
+//! and the like that the other side has not answered; and all others. The oldest connection of the longer list goes. So
+//! a flood of one kind leaves the other kind half of the room.
+//! If all connections are assured, the table refuses the new one. So a flood from any number of sources ends no assured
+//! connection. Each source also has a maximum.
+//!
+//! **Dropped packets.** A connection ends when callers have [dropped](ConnectionTable::drop_counted) all its packets so
+//! far, so packets that policies drop fill no table.
 //!
 //! **Invalid packets** change nothing: no state, no idle time.
 //!

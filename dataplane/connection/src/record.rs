@@ -4,7 +4,7 @@ use millrace_memory::zeroable;
 
 use crate::direction::Direction;
 use crate::key::{ConnectionKey, Orientation};
-use crate::state::State;
+use crate::state::{Recycling, State};
 
 zeroable! {
     /// Links of a record in a list; 0 for none.
@@ -38,22 +38,22 @@ zeroable! {
         pub packets: u16,
         /// Slot of the timing wheel, counted over all levels.
         pub spoke: u8,
-        /// [`TURNED`] and [`RECYCLABLE`].
+        /// [`TURNED`], and [`UNANSWERED`] or [`UNASSURED`] for a record in this [list](Recycling).
         marks: u8,
     }
 }
 
 /// The originator is the key's second endpoint.
 const TURNED: u8 = 1;
-/// The record is in the list of connections that new ones may recycle.
-const RECYCLABLE: u8 = 2;
+const UNANSWERED: u8 = 2;
+const UNASSURED: u8 = 4;
 
 /// Lists that a record can be in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Membership {
     /// A slot of the timing wheel.
     Wheel = 0,
-    /// The connections that new ones may recycle.
+    /// Connections that new ones may recycle: one of the lists of [`Recycling`].
     Recyclable = 1,
 }
 
@@ -72,18 +72,27 @@ impl Record {
         self.packets == 0
     }
 
-    /// Sets whether new connections may recycle this one. Returns the same for before.
+    /// Sets the list of the record. Returns its list before.
     #[inline]
-    pub fn set_recyclable(&mut self, is_recyclable: bool) -> bool {
-        let was_recyclable = self.is_recyclable();
-        self.marks = self.marks & TURNED | if is_recyclable { RECYCLABLE } else { 0 };
-        was_recyclable
+    pub fn set_recycling(&mut self, recycling: Option<Recycling>) -> Option<Recycling> {
+        let before = self.recycling();
+        let mark = match recycling {
+            Some(Recycling::Unanswered) => UNANSWERED,
+            Some(Recycling::Unassured) => UNASSURED,
+            None => 0,
+        };
+        self.marks = self.marks & TURNED | mark;
+        before
     }
 
-    /// Returns whether the record is in the list of connections that new ones may recycle.
+    /// Returns the list of the record; `None` if new connections can't recycle it.
     #[inline]
-    pub fn is_recyclable(&self) -> bool {
-        self.marks & RECYCLABLE != 0
+    pub fn recycling(&self) -> Option<Recycling> {
+        match self.marks & !TURNED {
+            UNANSWERED => Some(Recycling::Unanswered),
+            UNASSURED => Some(Recycling::Unassured),
+            _ => None,
+        }
     }
 
     /// Sets the orientation of packets from the originator, for a new connection in no list.

@@ -67,6 +67,15 @@ zeroable! {
     }
 }
 
+/// List of the connections that new ones may recycle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Recycling {
+    /// Connections without opening and end, such as UDP, of which only the originator has sent packets.
+    Unanswered,
+    /// All others that are not assured.
+    Unassured,
+}
+
 impl State {
     /// Opens a connection by a packet of its originator. With `adopts`, a segment of TCP other than SYN opens
     /// it, too.
@@ -146,18 +155,28 @@ impl State {
         }
     }
 
-    /// Returns whether the other side has answered in a way that no forged source address can bring about.
-    /// Only such a connection is safe from being recycled for a new one.
+    /// Returns whether both sides have answered each other. In TCP and SCTP, no forged source address can bring that
+    /// about; in other protocols, none can without two answers of the other side. Only such a connection is safe from
+    /// being recycled for a new one.
     #[inline]
     pub fn is_assured(&self) -> bool {
-        match self {
+        self.recycling().is_none()
+    }
+
+    /// Returns the list of connections to recycle that the connection belongs to; `None` if it is assured.
+    #[inline]
+    pub fn recycling(&self) -> Option<Recycling> {
+        let is_assured = match self {
             Self::Free => false,
             Self::Tcp(tcp) => !tcp.phase().is_over() && tcp.phase().is_past_handshake(),
             Self::Sctp(sctp) => matches!(sctp.phase(), SctpPhase::Established | SctpPhase::Closing),
-            Self::Udp(exchange) | Self::Query(exchange) | Self::Other(exchange) => {
-                *exchange == Exchange::Stream
-            }
-        }
+            Self::Udp(exchange) | Self::Query(exchange) | Self::Other(exchange) => match exchange {
+                Exchange::Unanswered => return Some(Recycling::Unanswered),
+                Exchange::Answered | Exchange::Resumed => false,
+                Exchange::Stream => true,
+            },
+        };
+        (!is_assured).then_some(Recycling::Unassured)
     }
 
     /// Returns whether the other side has answered.

@@ -64,7 +64,7 @@ impl Timeouts {
                 SctpPhase::Closed => self.closed,
             },
             State::Udp(Exchange::Unanswered) => self.udp_unanswered,
-            State::Udp(Exchange::Answered | Exchange::Stream) => self.udp,
+            State::Udp(Exchange::Answered | Exchange::Resumed | Exchange::Stream) => self.udp,
             State::Query(_) => self.query,
             State::Other(_) => self.other,
         }

@@ -14,7 +14,7 @@ pub type IdleTime = Time<1_000_000, 2_678_400_000_000>;
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Connections {
     /// Maximum number of connections, 1,024 to 67,108,864. Each worker gets an equal share. In a full table, a new
-    /// connection takes the place of the oldest unconfirmed one. Default 262,144.
+    /// connection takes the place of an unconfirmed one. Default 262,144.
     pub maximum: u32,
     /// Maximum number of connections that an address may have opened at a worker, 1 to 67,108,864. Default 16,384.
     pub per_source: u32,

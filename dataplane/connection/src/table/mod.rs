@@ -2,6 +2,7 @@
 
 mod chains;
 mod list;
+mod recyclable;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
 use self::chains::{Chained, Chains};
-use self::list::List;
+use self::recyclable::Recyclable;
 use self::sources::Sources;
 use self::wheel::Wheel;
 use crate::config::{ConnectionConfig, ConnectionTableError};
@@ -23,8 +24,8 @@ use crate::invalid::Invalid;
 use crate::key::{ConnectionKey, Orientation};
 use crate::listed::Listed;
 use crate::quoted::{Quoted, is_error};
-use crate::record::{Membership, Record};
-use crate::state::{State, Transport};
+use crate::record::Record;
+use crate::state::{Recycling, State, Transport};
 use crate::timeouts::Timeouts;
 use crate::tracked::{ConnectionRef, EndReason, Ended, Known, Refusal, Relation, Tracked};
 
@@ -46,8 +47,8 @@ pub struct ConnectionTable {
     hash: KeyHash,
     records: Chains<Record>,
     sources: Sources,
-    /// Connections that are not assured, oldest first.
-    recyclable: List,
+    /// Connections that are not assured.
+    recyclable: Recyclable,
     wheel: Wheel,
     timeouts: Timeouts,
     adopts: bool,
@@ -82,7 +83,7 @@ impl ConnectionTable {
             records: Chains::new("connections", maximum)?,
             // With one address more, the source of a new connection has room beside that of a recycled one.
             sources: Sources::new(maximum + 1, per_source)?,
-            recyclable: List::default(),
+            recyclable: Recyclable::default(),
             wheel: Wheel::new(now),
             timeouts,
             adopts,
@@ -280,16 +281,24 @@ impl ConnectionTable {
         let expires = wheel::tick_after(now, self.timeouts.of(&record.state));
         let is_sooner = wheel::is_after(record.expires, expires);
         record.expires = expires;
-        let is_recyclable = !record.state.is_assured();
-        let was_recyclable = record.set_recyclable(is_recyclable);
+        let after = record.state.recycling();
+        let before = record.set_recycling(after);
         if is_sooner {
             self.wheel.remove(&mut self.records.slots, slot);
             self.wheel.add(&mut self.records.slots, slot);
         }
-        match (was_recyclable, is_recyclable) {
-            (true, false) => self.recyclable.remove(&mut self.records.slots, Membership::Recyclable, slot),
-            (false, true) => self.recyclable.push(&mut self.records.slots, Membership::Recyclable, slot),
-            _ => {}
+        if before != after {
+            self.move_between((before, after), slot);
+        }
+    }
+
+    /// Moves a record between the lists of connections that new ones may recycle.
+    fn move_between(&mut self, (from, to): (Option<Recycling>, Option<Recycling>), slot: u32) {
+        if let Some(from) = from {
+            self.recyclable.remove(&mut self.records.slots, from, slot);
+        }
+        if let Some(to) = to {
+            self.recyclable.push(&mut self.records.slots, to, slot);
         }
     }
 
@@ -319,7 +328,7 @@ impl ConnectionTable {
         }
         let mut state = State::open(key.protocol(), transport, self.adopts).map_err(Refusal::Invalid)?;
         state.begin_epoch(self.epoch);
-        let oldest = self.recyclable.first().filter(|_| self.records.is_full());
+        let oldest = self.recyclable.next().filter(|_| self.records.is_full());
         if self.records.is_full() && oldest.is_none() {
             return Err(Refusal::TableFull);
         }
@@ -332,11 +341,10 @@ impl ConnectionTable {
         record.serial = record.serial.max(1);
         (record.word, record.packets) = (0, 1);
         record.set_originator(orientation);
-        record.set_recyclable(!state.is_assured());
+        let recycling = state.recycling();
+        record.set_recycling(recycling);
         record.expires = wheel::tick_after(now, self.timeouts.of(&state));
-        if record.is_recyclable() {
-            self.recyclable.push(&mut self.records.slots, Membership::Recyclable, slot);
-        }
+        self.move_between((None, recycling), slot);
         self.wheel.add(&mut self.records.slots, slot);
         Ok(Known {
             connection: self.reference(slot),
@@ -353,9 +361,8 @@ impl ConnectionTable {
 
     /// Frees the record of a connection that has left the timing wheel.
     fn release(&mut self, slot: u32, reason: EndReason) -> Ended {
-        if self.records.slots[slot as usize].is_recyclable() {
-            self.recyclable.remove(&mut self.records.slots, Membership::Recyclable, slot);
-        }
+        let list = self.records.slots[slot as usize].recycling();
+        self.move_between((list, None), slot);
         let connection = self.reference(slot);
         let record = &mut self.records.slots[slot as usize];
         (record.state, record.serial) = (State::Free, record.serial.wrapping_add(1).max(1));

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use millrace_units::PortId;
+use millrace_wire::Protocol;
 
 use super::*;
 use crate::state::Fragment;
@@ -140,11 +141,49 @@ fn shorter_idle_time_ends_a_connection_sooner() {
     assert_eq!(expire(&mut table, at(52)).len(), 1);
 }
 
+/// Returns the packets that make an assured connection of UDP.
+fn stream(source: [u8; 4], destination: [u8; 4], (from, to): (u16, u16)) -> [Made; 4] {
+    let there = Made::udp(source, destination, (from, to));
+    let back = Made::udp(destination, source, (to, from));
+    [there.clone(), back.clone(), there, back]
+}
+
+/// Anybody can forge the source of the originator's packets.
+#[test]
+fn packets_of_the_originator_alone_assure_no_stream() {
+    let mut table = table();
+    let [there, back, ..] = stream(A, B, (1, 2));
+    let mut is_assured_after = |packet: &Made| {
+        track(&mut table, packet, at(0)).known.unwrap();
+        table.iter().all(|listed| listed.is_assured)
+    };
+    for packet in [&there, &there, &back, &there, &there] {
+        assert!(!is_assured_after(packet));
+    }
+    assert!(is_assured_after(&back));
+}
+
+#[test]
+fn flood_of_unanswered_streams_recycles_no_handshakes() {
+    let mut table = table();
+    for packet in [Made::tcp(A, B, (1, 2), 2, (10, 0)), Made::tcp(B, C, (1, 2), 2, (10, 0))] {
+        track(&mut table, &packet, at(0)).known.unwrap();
+    }
+    for last in 10..50 {
+        let tracked = track(&mut table, &Made::udp([10, 0, 0, last], B, (1, 2)), at(0));
+        assert_eq!(tracked.ended.map(|ended| ended.key.protocol()), (last > 11).then_some(Protocol::UDP));
+    }
+    // Streams with an answer are no longer in the list of the flood.
+    track(&mut table, &Made::udp(B, [10, 0, 0, 49], (2, 1)), at(0)).known.unwrap();
+    let tracked = track(&mut table, &Made::udp(C, A, (1, 2)), at(0));
+    let (handshake, _) = ConnectionKey::of(&Made::tcp(A, B, (1, 2), 2, (10, 0)).key, &[]).unwrap();
+    assert_eq!(tracked.ended.map(|ended| ended.key), Some(handshake));
+}
+
 #[test]
 fn full_table_recycles_the_oldest_that_is_not_assured() {
     let mut table = table();
-    let stream = [Made::udp(A, B, (1, 2)), Made::udp(B, A, (2, 1)), Made::udp(A, B, (1, 2))];
-    for packet in &stream {
+    for packet in &stream(A, B, (1, 2)) {
         track(&mut table, packet, at(0)).known.unwrap();
     }
     for port in 0..3 {
@@ -161,12 +200,8 @@ fn full_table_recycles_the_oldest_that_is_not_assured() {
 fn table_of_assured_connections_refuses_new_ones() {
     let mut table = table();
     for (source, port) in [(A, 1), (A, 2), (C, 1), (C, 2)] {
-        for packet in [
-            Made::udp(source, B, (port, 2)),
-            Made::udp(B, source, (2, port)),
-            Made::udp(source, B, (port, 2)),
-        ] {
-            track(&mut table, &packet, at(0)).known.unwrap();
+        for packet in &stream(source, B, (port, 2)) {
+            track(&mut table, packet, at(0)).known.unwrap();
         }
     }
     let refused = track(&mut table, &Made::udp(B, C, (7, 7)), at(0));

@@ -12,6 +12,8 @@ struct Slow {
     word: u32,
     /// Tracked packets that were not dropped.
     packets: u32,
+    /// Number of changes of lists when the connection came to its list.
+    since: u64,
 }
 
 impl Slow {
@@ -22,13 +24,26 @@ impl Slow {
     }
 }
 
-/// Connections in the order in which they became recyclable; the others first.
+/// Connections in any order.
 #[derive(Default)]
 struct Twin {
     connections: Vec<Slow>,
+    /// Number of changes of the lists of connections to recycle.
+    changes: u64,
 }
 
 impl Twin {
+    /// Returns the place of the connection that a new one recycles.
+    fn next(&self) -> Option<usize> {
+        let lists = || self.connections.iter().filter_map(|slow| slow.state.recycling());
+        let count = |list| lists().filter(|own| *own == list).count();
+        let is_first = count(Recycling::Unanswered) >= count(Recycling::Unassured);
+        let longer = if is_first { Recycling::Unanswered } else { Recycling::Unassured };
+        let known = self.connections.iter().enumerate();
+        let in_list = known.filter(|(_, slow)| slow.state.recycling() == Some(longer));
+        in_list.min_by_key(|(_, slow)| slow.since).map(|(place, _)| place)
+    }
+
     fn track(
         &mut self,
         made: &Made,
@@ -49,7 +64,7 @@ impl Twin {
             let result = self.open(key, orientation, &packet.transport, now, &mut None);
             return (result.map(|()| (Direction::Original, Relation::Opening)), ended);
         }
-        let was_assured = slow.state.is_assured();
+        let before = slow.state.recycling();
         if let Err(invalid) = slow.state.advance(direction, &packet.transport) {
             self.connections.insert(place, slow);
             return (Err(Refusal::Invalid(invalid)), None);
@@ -57,11 +72,11 @@ impl Twin {
         slow.expires = wheel::tick_after(now, CONFIG.timeouts.of(&slow.state));
         slow.packets += 1;
         let relation = if slow.state.is_answered() { Relation::Established } else { Relation::New };
-        let at = match (was_assured, slow.state.is_assured()) {
-            (true, false) => self.connections.len(),
-            _ => place,
-        };
-        self.connections.insert(at, slow);
+        if slow.state.recycling() != before {
+            self.changes += 1;
+            slow.since = self.changes;
+        }
+        self.connections.insert(place, slow);
         (Ok((direction, relation)), None)
     }
 
@@ -75,7 +90,7 @@ impl Twin {
     ) -> Result<(), Refusal> {
         let state = State::open(key.protocol(), transport, false).map_err(Refusal::Invalid)?;
         let is_full = self.connections.len() == CONFIG.maximum as usize;
-        let oldest = self.connections.iter().position(|slow| !slow.state.is_assured());
+        let oldest = self.next();
         if is_full && oldest.is_none() {
             return Err(Refusal::TableFull);
         }
@@ -89,7 +104,9 @@ impl Twin {
             *ended = Some(slow.ended(EndReason::Recycled));
         }
         let expires = wheel::tick_after(now, CONFIG.timeouts.of(&state));
-        self.connections.push(Slow { key, originator, state, expires, word: 0, packets: 1 });
+        self.changes += 1;
+        let (word, packets, since) = (0, 1, self.changes);
+        self.connections.push(Slow { key, originator, state, expires, word, packets, since });
         Ok(())
     }
 
