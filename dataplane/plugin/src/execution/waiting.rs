@@ -295,12 +295,13 @@ impl WaitingRoom {
     }
 
     /// Lets an upgrade wait until none of the instance's `contexts` contexts has a running call, and its state is handed
-    /// over. Until then, a context whose call ends begins no other call.
-    pub fn await_upgrade(&mut self, upgrade: Upgrade, contexts: u8) {
+    /// over. Until then, a context whose call ends begins no other call. Returns the upgrade if too many requests wait.
+    #[must_use]
+    pub fn await_upgrade(&mut self, upgrade: Upgrade, contexts: u8) -> Option<Upgrade> {
         let instance = upgrade.instance;
         let is_full = |backlog: &Backlog| backlog.asked.len() >= MOST_ASKED;
         if self.backlogs.iter().any(|backlog| backlog.context.instance == instance && is_full(backlog)) {
-            return upgrade.refuse(too_busy());
+            return Some(upgrade);
         }
         for number in 0..contexts {
             if let Some(backlog) = self.backlog_or_new(ContextKey { instance, number }) {
@@ -308,6 +309,7 @@ impl WaitingRoom {
             }
         }
         self.upgrades.push(upgrade);
+        None
     }
 
     /// Removes and returns the next upgrade of an instance; `None` while a context has to end its call or to

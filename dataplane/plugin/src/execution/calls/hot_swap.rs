@@ -6,11 +6,12 @@
 //! Paths and bindings stay, because they refer to the slot and not to the instance. If the successor's flow
 //! state has another format, flows are classified again, and their state starts empty.
 
-use millrace_plugin_abi::StateScope;
+use millrace_plugin_abi::{Instance, StateScope};
 use millrace_units::{InstanceId, Instant};
 
 use super::Calls;
 use crate::BindingTable;
+use crate::connection_state::ConnectionStates;
 use crate::execution::bindings::Bindings;
 use crate::execution::health::FaultHistory;
 use crate::execution::instances::Contexts;
@@ -38,7 +39,16 @@ impl Calls {
             self.end_upgrade(upgrade, inherited, bindings, now);
             return;
         }
-        self.waiting.await_upgrade(upgrade, self.instances.contexts(instance));
+        if let Some(refused) = self.waiting.await_upgrade(upgrade, self.instances.contexts(instance)) {
+            let connection_states = self.states_given_to(instance.slot, &refused.successor.contexts);
+            refused.refuse(connection_states);
+        }
+    }
+
+    /// Removes and returns the states of connections that are kept for a successor of the instance in a slot.
+    fn states_given_to(&mut self, slot: u32, successor: &[Box<dyn Instance>]) -> Option<ConnectionStates> {
+        let first = successor.first().filter(|instance| instance.state_scope() == StateScope::Connection)?;
+        self.connections.take_given(slot, first.flow_state())
     }
 
     /// Carries out the upgrade that the context of `backlog` waits for. Returns `false` if another context has
@@ -96,8 +106,7 @@ impl Calls {
             // The old copies stay. If one failed while it saved its state, it restarts at once, without its
             // state.
             old.iter_mut().for_each(|hosted| hosted.recover(now, news));
-            let bytes = contexts.first().map_or(0, |instance| instance.flow_state());
-            let connection_states = self.connections.take_given(key.slot, bytes);
+            let connection_states = self.states_given_to(key.slot, &contexts);
             told(Some(Succession { contexts, inherited, history, connection_states }));
             return key;
         }
@@ -112,12 +121,12 @@ impl Calls {
         let keeps_state = before == after && same_version;
         let had_none = before == (0, StateScope::Flow);
         let new = self.instances.introduce(key, keeps_state || had_none);
+        let tracked = (scope == StateScope::Connection).then_some(bytes);
         let connection_states = if keeps_state {
-            self.connections.take_given(key.slot, bytes)
+            tracked.and_then(|bytes| self.connections.take_given(key.slot, bytes))
         } else {
             self.connections.note_change(before.1 != scope);
-            let bytes = (scope == StateScope::Connection).then_some(bytes);
-            self.connections.put(key.slot, bytes)
+            self.connections.put(key.slot, tracked)
         };
         if let Some(new) = new {
             self.states.expect(new.state.into());

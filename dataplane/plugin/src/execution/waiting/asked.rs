@@ -3,6 +3,7 @@
 use millrace_plugin_abi::{Message, PluginError};
 
 use super::Answer;
+use crate::connection_state::ConnectionStates;
 use crate::execution::health::FaultHistory;
 use crate::execution::succession::{HandOver, Successed, Succession, Successor};
 use crate::slab::Key;
@@ -45,11 +46,11 @@ pub(crate) struct Upgrade {
 }
 
 impl Upgrade {
-    /// Refuses the upgrade for this reason.
-    pub fn refuse(self, problem: String) {
+    /// Refuses the upgrade, because too many requests wait. Gives back the states of connections that are kept for it.
+    pub fn refuse(self, connection_states: Option<ConnectionStates>) {
         let Successor { contexts, .. } = self.successor;
-        let (inherited, history) = (Err(problem), FaultHistory::default());
-        (self.told)(Some(Succession { contexts, inherited, history, connection_states: None }));
+        let (inherited, history) = (Err(too_busy()), FaultHistory::default());
+        (self.told)(Some(Succession { contexts, inherited, history, connection_states }));
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod awaited;
 mod contexts;
+mod given_states;
 mod hand_over;
 mod health;
 mod holding;
