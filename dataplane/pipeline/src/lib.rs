@@ -85,7 +85,7 @@ pub use lookup::{Lookup, LookupStep, Question, Verdict};
 pub use millrace_classify::{connection_hash, flow_hash};
 pub use observe::capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use observe::drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
-pub use observe::event::Event;
+pub use observe::event::{Discarded, Event};
 pub use observe::totals::{Created, Totals, wrapping_sum};
 pub use observe::trace::{
     FlowFound, Head, MOST_TRACED, RouteEnd, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder,

@@ -186,11 +186,12 @@ impl ConnectionStateTables {
         Some(self.given.remove(at).1)
     }
 
-    /// Removes all states of a slot. Returns the states of the instance in the slot.
-    pub fn remove(&mut self, slot: u32) -> Option<ConnectionStates> {
-        // Upgrades that wait, or were refused, no longer need theirs.
-        self.given.retain(|(of, _)| *of != slot);
-        self.put(slot, None)
+    /// Removes and returns all states of a slot: those of its instance, and those of upgrades that wait.
+    pub fn remove(&mut self, slot: u32) -> Vec<ConnectionStates> {
+        let given = self.given.extract_if(.., |(of, _)| *of == slot);
+        let mut removed: Vec<_> = given.map(|(_, states)| states).collect();
+        removed.extend(self.put(slot, None));
+        removed
     }
 
     /// Gives an instance the states of `bytes` bytes that are kept for it; none with `None`. Returns the states of the
@@ -319,6 +320,10 @@ mod tests {
         [16, 32].into_iter().for_each(|size| tables.give(3, states(size)));
         assert_eq!((bytes(tables.put(3, Some(8))), tables.get_mut(3).is_some()), (Some(8), false));
         assert_eq!((bytes(tables.put(3, Some(32))), tables.get_mut(3).is_some()), (None, true));
-        assert_eq!((bytes(tables.remove(3)), bytes(tables.take_given(3, 16))), (Some(32), None));
+        // Removed states are returned, so that they end elsewhere.
+        tables.give(4, states(16));
+        let removed: Vec<_> = tables.remove(3).into_iter().map(|states| states.bytes()).collect();
+        assert_eq!((removed, bytes(tables.take_given(3, 16))), (vec![16, 32], None));
+        assert_eq!(bytes(tables.take_given(4, 16)), Some(16));
     }
 }

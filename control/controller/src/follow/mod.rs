@@ -379,6 +379,7 @@ impl Inner {
                 Event::InstanceFailed(failure) => {
                     self.observation.note_failure(&self.model, &failure, Some(worker));
                 }
+                Event::Discards(object) => drop(object),
             }
         }
         self.hear_host_companions()?;

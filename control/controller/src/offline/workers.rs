@@ -96,7 +96,8 @@ impl OfflineWorkers {
             | Event::InstanceFailed(_)
             | Event::InstanceSays(..)
             | Event::InstanceSends(..)
-            | Event::InstanceRequests(..) => false,
+            | Event::InstanceRequests(..)
+            | Event::Discards(_) => false,
         }
     }
 

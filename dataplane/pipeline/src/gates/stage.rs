@@ -6,7 +6,7 @@ use millrace_forward::Route;
 use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
     Action, BindingId, Classified, ConnectionKeepers, Direction, EMPTY_PATH, Group, Kept, Place,
-    PluginChange, Released, Taken, Ticket, Tracking, Watch, Way, WorkerPlugins,
+    PluginChange, Released, Remains, Taken, Ticket, Tracking, Watch, Way, WorkerPlugins,
 };
 use millrace_plugin_abi::{PacketConnection, Position};
 use millrace_units::{Instant, NextHopIndex, PathId, PortId};
@@ -20,6 +20,7 @@ use crate::gate_tables::{Published, WorkerTable};
 use crate::gates::fates::{fate, refused_by};
 use crate::gates::groups::{Groups, PathGroup};
 use crate::gates::outlet::Outlet;
+use crate::observe::event::Discarded;
 use crate::ports::PortTable;
 use crate::route_number::{NO_ROUTE, is_filter};
 use crate::work::{Fate, Work};
@@ -45,6 +46,8 @@ pub struct Gates {
     replicas: Vec<(u64, Way)>,
     /// Scratch memory, reused for each batch.
     classified: Vec<Classified>,
+    /// Remains of changes, until control gets them.
+    remains: Vec<Remains<WorkerTable>>,
 }
 
 impl Default for Gates {
@@ -62,6 +65,7 @@ impl Default for Gates {
             directed: Vec::with_capacity(BATCH_SIZE),
             replicas: Vec::new(),
             classified: Vec::with_capacity(BATCH_SIZE),
+            remains: Vec::new(),
         }
     }
 }
@@ -83,11 +87,19 @@ impl Gates {
             ways.iter().for_each(|way| self.routes.add(*way));
             self.copying = true;
         }
-        drop(self.plugins.apply(change));
+        match self.plugins.apply(change) {
+            Remains::Nothing => {}
+            remains => self.remains.push(remains),
+        }
         self.follow_changes();
         self.bound = self.plugins.bindings.gates().iter().any(|gate| gate.bindings() > 0);
         self.judges = self.plugins.bindings.judges();
         self.refuses = self.plugins.bindings.refuses();
+    }
+
+    /// Removes and returns the remains of a change, which control drops; `None` if there are none.
+    pub fn take_discarded(&mut self) -> Option<Discarded> {
+        Some(Discarded(Box::new(self.remains.pop()?)))
     }
 
     /// Begins to track connections in an empty table, unless the worker has a table already.

@@ -1,5 +1,6 @@
 //! Events that a worker reports to control unasked.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use millrace_plugin::Failure;
@@ -12,8 +13,18 @@ use crate::forward::changes::NeighbourChange;
 /// Maximum number of events, such as neighbour requests, that wait for control.
 pub(crate) const EVENT_LIMIT: usize = 1024;
 
+/// Object that a worker needs no longer, such as a removed instance with its states. Control drops it, because that may
+/// take long.
+pub struct Discarded(pub Box<dyn Send>);
+
+impl fmt::Debug for Discarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Discarded")
+    }
+}
+
 /// Report of a worker to control.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Event {
     /// Packets wait for the resolution of this neighbour, by the kernel or by the worker that owns the port's
     /// device.
@@ -31,4 +42,6 @@ pub enum Event {
     InstanceSends(InstanceId, Vec<u8>),
     /// An instance of a plugin failed.
     InstanceFailed(Failure),
+    /// The worker needs an object no longer.
+    Discards(Discarded),
 }

@@ -91,7 +91,10 @@ impl Router {
 
     /// Returns the next event for control.
     pub(crate) fn take_event(&mut self) -> Option<Event> {
-        let failure = || self.gates.plugins_mut().instances_mut().take_failure().map(Event::InstanceFailed);
-        self.observation.events.pop_front().or_else(failure)
+        if let Some(event) = self.observation.events.pop_front() {
+            return Some(event);
+        }
+        let failure = self.gates.plugins_mut().instances_mut().take_failure();
+        failure.map(Event::InstanceFailed).or_else(|| self.gates.take_discarded().map(Event::Discards))
     }
 }

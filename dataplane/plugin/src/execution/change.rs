@@ -168,18 +168,19 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
 pub enum Remains<T> {
     /// No object.
     Nothing,
-    /// Copies of a removed instance, one of each context, and the states that it kept for connections.
-    Instance(Vec<Box<dyn Instance>>, Option<ConnectionStates>),
+    /// Copies of a removed instance, one of each context, and the states for connections that it kept, or that were kept
+    /// for its upgrades.
+    Instance(Vec<Box<dyn Instance>>, Vec<ConnectionStates>),
     /// Filter table of a removed gate.
     Table(T),
 }
 
 impl<T> Remains<T> {
     /// Returns the remains of an instance.
-    pub(crate) fn of(instance: Option<Vec<Box<dyn Instance>>>, states: Option<ConnectionStates>) -> Self {
-        match (instance, states) {
-            (None, None) => Self::Nothing,
-            (instance, states) => Self::Instance(instance.unwrap_or_default(), states),
+    pub(crate) fn of(instance: Option<Vec<Box<dyn Instance>>>, states: Vec<ConnectionStates>) -> Self {
+        match instance {
+            None if states.is_empty() => Self::Nothing,
+            instance => Self::Instance(instance.unwrap_or_default(), states),
         }
     }
 }

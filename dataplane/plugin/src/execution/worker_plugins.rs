@@ -150,10 +150,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 let bytes = instance.flow_state();
                 states.expect(if tracks { 0 } else { bytes });
                 let old = connections.put(id.0.into(), tracks.then_some(bytes));
-                return Remains::of(instances.add(id, instance), old);
+                return Remains::of(instances.add(id, instance), Vec::from_iter(old));
             }
             PluginChange::AddContext { id, instance } => {
-                return Remains::of(instances.add_context(id, instance), None);
+                return Remains::of(instances.add_context(id, instance), Vec::new());
             }
             PluginChange::Quarantine { id, why } => instances.quarantine(id, &why),
             PluginChange::RemoveInstance { id } => {

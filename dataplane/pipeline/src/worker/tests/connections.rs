@@ -367,6 +367,24 @@ fn removed_instance_leaves_connections_and_hears_of_no_end() {
     world.check();
 }
 
+#[test]
+fn control_gets_a_removed_instance_with_its_states() {
+    let mut world = World::watched(1);
+    let log = world.logs[&INSTANCE.0].clone();
+    world.unbind(GATE, INSTANCE);
+    // States of an upgrade that does not come.
+    world.give_states(0, INSTANCE);
+    world.change(0, PluginChange::RemoveInstance { id: INSTANCE });
+    world.iterate();
+    let events: Vec<_> = std::iter::from_fn(|| world.members[0].1.events.pop().ok()).collect();
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::Discards(_))).count(), 1);
+    // The instance lives until control drops the event.
+    assert_eq!(Arc::strong_count(&log), 3);
+    drop(events);
+    assert_eq!(Arc::strong_count(&log), 2);
+    world.check();
+}
+
 /// Sends packets of both directions by the ports of two workers.
 #[test]
 fn all_packets_of_a_connection_reach_the_same_worker() {
