@@ -131,13 +131,12 @@ impl Operation for ListConnections {
         for worker in 0..workers {
             let mut from = Some(1);
             while let Some(start) = from {
-                let scan = ConnectionScan { from: start, filter: filter.clone() };
+                let most = limit - all.connections.len();
+                let scan = ConnectionScan { from: start, filter: filter.clone(), most };
                 let ask = |reply| ConnectionCommand::Scan(scan, reply);
                 let page = router.lock().seen().workers.get(worker).ask(ask)?;
-                all.found += page.connections.len();
-                let room = limit - all.connections.len();
-                let views = page.connections.into_iter().take(room).map(|one| connection_view(&one, worker));
-                all.connections.extend(views);
+                all.found += page.found;
+                all.connections.extend(page.connections.iter().map(|one| connection_view(one, worker)));
                 from = page.next.filter(|next| *next > start);
                 tokio::task::yield_now().await;
             }

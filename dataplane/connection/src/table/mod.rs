@@ -191,7 +191,7 @@ impl ConnectionTable {
 
     /// Returns all connections, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = Listed> + '_ {
-        self.list(1..self.numbers_end()).map(|(_, listed)| listed)
+        self.list(1..self.numbers_end())
     }
 
     /// Returns the end of the range of numbers that connections have had: the largest number, plus 1.
@@ -199,8 +199,8 @@ impl ConnectionTable {
         self.records.ever_used().end
     }
 
-    /// Returns the connections whose [numbers](ConnectionRef::number) are in a range, with their numbers.
-    pub fn list(&self, numbers: Range<u32>) -> impl Iterator<Item = (u32, Listed)> + '_ {
+    /// Returns the connections whose [numbers](ConnectionRef::number) are in a range.
+    pub fn list(&self, numbers: Range<u32>) -> impl Iterator<Item = Listed> + '_ {
         let known = self.records.ever_used();
         let slots = numbers.start.max(known.start)..numbers.end.min(known.end);
         slots.filter_map(|slot| {
@@ -213,7 +213,7 @@ impl ConnectionTable {
                 is_assured: record.state.is_assured(),
                 until: wheel::instant(record.expires),
             };
-            (record.state != State::Free).then(|| (slot, listed()))
+            (record.state != State::Free).then(listed)
         })
     }
 

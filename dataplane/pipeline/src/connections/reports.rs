@@ -12,8 +12,6 @@ use super::{Connections, flow_key};
 
 /// Maximum number of records checked by one command.
 const RECORDS: u32 = 2048;
-/// Maximum number of connections that one command reports.
-const FOUND: usize = 256;
 
 /// Request for the connections that match a filter, in a part of a worker's table.
 #[derive(Clone, Debug)]
@@ -22,12 +20,16 @@ pub struct ConnectionScan {
     pub from: u32,
     /// Filter: a connection matches if packets of either direction may match, at any ingress port.
     pub filter: CompiledSelection,
+    /// Maximum number of connections in the answer, which only counts the others.
+    pub most: usize,
 }
 
 /// Answer to a [`ConnectionScan`]: the matching connections in a part of the table.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionPage {
-    /// Connections that the scan found.
+    /// Number of matching connections.
+    pub found: usize,
+    /// First of them, up to the maximum.
     pub connections: Vec<ConnectionReport>,
     /// First number of the next part; `None` at the end of the table.
     pub next: Option<u32>,
@@ -51,18 +53,17 @@ pub struct ConnectionReport {
 }
 
 impl ConnectionScan {
-    /// Returns the matching connections in a part of the table, at most [`FOUND`].
+    /// Returns the matching connections in a part of the table, of at most [`RECORDS`] records.
     pub(crate) fn run(&self, connections: &Connections, now: Instant) -> ConnectionPage {
         let end = self.from.saturating_add(RECORDS);
         let mut page = ConnectionPage::default();
-        for (number, listed) in connections.table.list(self.from..end) {
-            if page.connections.len() == FOUND {
-                page.next = Some(number);
-                return page;
-            }
+        for listed in connections.table.list(self.from..end) {
             let report = report(&listed, now);
             if self.matches(&report.key) {
-                page.connections.push(report);
+                page.found += 1;
+                if page.connections.len() < self.most {
+                    page.connections.push(report);
+                }
             }
         }
         page.next = (end < connections.table.numbers_end()).then_some(end);

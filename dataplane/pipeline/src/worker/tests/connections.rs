@@ -15,7 +15,7 @@ use self::frames::{ACK, Ends, FIN, RST, SYN, echo, fragments, quoting, tcp, udp}
 use self::world::{DENIED, GATE, INSTANCE, LATE, World};
 use super::*;
 use crate::commands::{ConnectionCommand, PluginCommand};
-use crate::connections::ConnectionScan;
+use crate::connections::{ConnectionPage, ConnectionScan};
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 /// Endpoints of most tests: the client opens the connections.
@@ -426,36 +426,43 @@ fn connections_are_listed_in_parts_by_filter() {
     }
     world.connect(Ends { client: ([10, 0, 0, 1], 1), ..ENDS });
     world.send(&echo(ENDS, 8, 8));
-    let mut list = |filter: &str| {
+    let mut list = |filter: &str, most: usize| {
         let filter: CompiledSelection = match filter {
             "" => CompiledSelection::any(),
             filter => filter.parse::<Selection>().unwrap().compile(|_| None).unwrap(),
         };
-        let (mut found, mut from, mut pages) = (Vec::new(), Some(1), 0);
+        let (mut all, mut from, mut pages) = (ConnectionPage::default(), Some(1), 0);
         while let Some(start) = from {
             let (reply, answer) = sync_channel(1);
-            let scan = ConnectionScan { from: start, filter: filter.clone() };
+            let most = most - all.connections.len();
+            let scan = ConnectionScan { from: start, filter: filter.clone(), most };
             world.tell(0, ConnectionCommand::Scan(scan, reply));
             let page = answer.try_recv().unwrap();
-            assert!(page.connections.len() <= 256);
-            found.extend(page.connections);
+            all.found += page.found;
+            all.connections.extend(page.connections);
             (from, pages) = (page.next, pages + 1);
         }
-        (found, pages)
+        (all.connections, all.found, pages)
     };
-    let (all, pages) = list("");
-    assert_eq!((all.len(), pages), (3002, 12));
+    let (all, found, pages) = list("", 5000);
+    assert_eq!((all.len(), found, pages), (3002, 3002, 2));
+    // Connections beyond the maximum are only counted.
+    for most in [0, 2000, 3000] {
+        let (some, found, pages) = list("", most);
+        assert_eq!((some.len(), found, pages), (most, 3002, 2));
+        assert_eq!(some, all[..most]);
+    }
     let ports: BTreeSet<u16> = all.iter().map(|one| one.key.source_port).collect();
     assert_eq!(ports.len(), 3001, "each port, and none of the ping");
-    let (tcp, _) = list("proto tcp");
+    let (tcp, ..) = list("proto tcp", 5000);
     assert_eq!(
         (tcp.len(), tcp[0].phase, tcp[0].is_answered, tcp[0].is_assured),
         (1, "established", true, true)
     );
     assert!((7439..=7441).contains(&tcp[0].rest.as_secs()), "{:?}", tcp[0].rest);
     // A filter matches either direction.
-    assert_eq!((list("proto udp dport 77").0.len(), list("proto udp sport 77").0.len()), (1, 1));
-    let (pings, _) = list("proto icmp");
+    assert_eq!((list("proto udp dport 77", 9).1, list("proto udp sport 77", 9).1), (1, 1));
+    let (pings, ..) = list("proto icmp", 5000);
     assert_eq!((pings.len(), pings[0].identifier, pings[0].key.source_port), (1, Some(77), 0));
     world.check();
 }
@@ -464,7 +471,7 @@ fn connections_are_listed_in_parts_by_filter() {
 fn worker_without_a_table_lists_no_connections() {
     let (mut worker, _link, _fib) = worker();
     let (reply, answer) = sync_channel(1);
-    let scan = ConnectionScan { from: 1, filter: CompiledSelection::any() };
+    let scan = ConnectionScan { from: 1, filter: CompiledSelection::any(), most: 10 };
     worker.carry_out(ConnectionCommand::Scan(scan, reply).into(), Instant::ZERO);
     assert!(answer.try_recv().unwrap().connections.is_empty());
 }

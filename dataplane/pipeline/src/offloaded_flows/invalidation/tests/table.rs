@@ -269,7 +269,7 @@ const ROUTER: &[Row] = &[
     (
         "list connections",
         |_| {
-            let scan = ConnectionScan { from: 1, filter: CompiledSelection::any() };
+            let scan = ConnectionScan { from: 1, filter: CompiledSelection::any(), most: 1 };
             ConnectionCommand::Scan(scan, nobody()).into()
         },
         NEITHER,
