@@ -181,6 +181,37 @@ fn packets_of_an_allowed_connection_from_a_third_zone_need_a_policy() {
     assert_eq!(send(out.turned(), ConnectionStatus::Established), Verdict::Pass);
 }
 
+#[test]
+fn port_in_another_zone_needs_a_policy_for_its_connections() {
+    let (mut old, mut blocks) = (instance(&settings()).unwrap(), Blocks::default());
+    let out = tcp(LAN_HOST, WAN_HOST, 443);
+    assert_eq!(send(&mut *old, &mut blocks, out, connection(1, ConnectionStatus::New)), Verdict::Pass);
+    let moved = json!({
+        "zones": { "lan": [1], "guests": [2] },
+        "policies": ["allow lan to guests tcp 443"],
+    });
+    let mut new = instance(&moved).unwrap();
+    let mut send = |sent| send(&mut *new, &mut blocks, sent, connection(1, ConnectionStatus::Established));
+    assert_eq!(send(out.turned()), Verdict::Drop(UNMATCHED));
+    // The policy allows the connection between its new zones.
+    assert_eq!((send(out), send(out.turned())), (Verdict::Pass, Verdict::Pass));
+}
+
+#[test]
+fn ports_without_a_zone_are_apart_from_all_zones() {
+    let mut settings = settings();
+    settings["policies"] = json!(["allow lan to any"]);
+    let (mut instance, mut blocks) = (instance(&settings).unwrap(), Blocks::default());
+    let mut send = |sent, status| send(&mut *instance, &mut blocks, sent, connection(1, status));
+    let out = tcp(LAN_HOST, (3, DMZ), 443);
+    assert_eq!(send(out, ConnectionStatus::New), Verdict::Pass);
+    assert_eq!(send(out.turned(), ConnectionStatus::Established), Verdict::Pass);
+    let forged = Sent { from: (3, WAN), ..out.turned() };
+    assert_eq!(send(forged, ConnectionStatus::Established), Verdict::Drop(UNMATCHED));
+    // A router behind any port may send an error about the connection.
+    assert_eq!(send(forged, ConnectionStatus::Related), Verdict::Pass);
+}
+
 /// Other zones come and go, so the zones of the connection get other numbers.
 #[test]
 fn allowed_connections_go_on_when_zones_are_added_before_theirs() {

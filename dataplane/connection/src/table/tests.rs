@@ -375,6 +375,39 @@ fn packets_beyond_the_largest_count_are_not_counted() {
     assert_eq!((ended, table.len()), (1, 0));
 }
 
+/// The router has started during the connection.
+#[test]
+fn adopted_connection_is_assured_when_the_other_side_has_sent() {
+    let mut table = ConnectionTable::new(&ConnectionConfig { adopts: true, ..CONFIG }, at(0)).unwrap();
+    let there = Made::tcp(A, B, (1, 2), 0x10, (500, 900));
+    let back = Made::tcp(B, A, (2, 1), 0x10, (900, 500));
+    let assured = [&there, &there, &back].map(|packet| {
+        track(&mut table, packet, at(0)).known.unwrap();
+        table.iter().all(|listed| listed.is_assured)
+    });
+    assert_eq!(assured, [false, false, true]);
+    // A FIN does not open a connection, and without `adopts`, no segment but SYN does.
+    let fin = Made::tcp(A, C, (1, 2), 0x11, (500, 900));
+    let refused = Err(Refusal::Invalid(Invalid::NotOpening));
+    assert_eq!(track(&mut table, &fin, at(0)).known, refused);
+    assert_eq!(track(&mut self::table(), &there, at(0)).known, refused);
+}
+
+/// Anybody may open connections while packets pass untracked, so only those past their handshake are left unchecked.
+#[test]
+fn each_change_of_epoch_leaves_incomplete_handshakes_checked() {
+    let mut table = table();
+    track(&mut table, &Made::tcp(A, B, (1, 2), 2, (10, 0)), at(0)).known.unwrap();
+    table.begin_epoch();
+    track(&mut table, &Made::tcp(B, A, (2, 1), 0x12, (70, 11)), at(0)).known.unwrap();
+    table.begin_epoch();
+    let forged = Made::tcp(A, B, (1, 2), 0x10, (11, 700_000));
+    assert_eq!(track(&mut table, &forged, at(0)).known, Err(Refusal::Invalid(Invalid::Acknowledgment)));
+    track(&mut table, &Made::tcp(A, B, (1, 2), 0x10, (11, 71)), at(0)).known.unwrap();
+    table.begin_epoch();
+    track(&mut table, &Made::tcp(A, B, (1, 2), 0x10, (900_000, 700_000)), at(0)).known.unwrap();
+}
+
 #[test]
 fn sizes_out_of_range_are_refused() {
     for maximum in [0, ConnectionConfig::LARGEST + 1] {

@@ -5,8 +5,8 @@
 //! yet. Other packets are not tracked. With several workers, each packet costs the hash of its connection, by which it
 //! finds its worker.
 //!
-//! A connection ends when all its packets so far were dropped, so packets that policies drop fill no table. A packet that
-//! waits counts as one that was not dropped, and so does one that an instance classifies again.
+//! A connection ends when all its packets so far were dropped, so packets that policies drop fill no table. A packet
+//! that waits counts as not dropped, and so does a packet that an instance classifies again.
 //!
 //! Control maps the table, and the kernel allocates its pages as they are used: the first connection at a page waits for
 //! one.
@@ -129,7 +129,7 @@ impl Connections {
         ended.map(|ended| self.note_end(&ended))
     }
 
-    /// Takes a dropped packet back from its connection. Returns the end of the connection if all its packets were dropped.
+    /// Takes a dropped packet back from its connection. Returns the connection's end if all its packets were dropped.
     pub fn withdraw(&mut self, dropped: PacketConnection) -> Option<ConnectionEnd> {
         let ended = self.table.drop_counted(ConnectionRef::new(dropped.number, dropped.serial))?;
         Some(self.note_end(&ended))
@@ -252,3 +252,6 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
         IpAddr::V6(address) => address,
     }
 }
+
+#[cfg(test)]
+mod tests;

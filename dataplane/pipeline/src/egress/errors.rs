@@ -207,3 +207,6 @@ pub(super) fn source_of(packet: &impl Subject) -> Option<IpAddr> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,8 +118,8 @@ impl Gates {
         }
     }
 
-    /// Takes a dropped packet back from its connection. If all packets of the connection were dropped, ends it and notifies
-    /// the instances.
+    /// Takes a dropped packet back from its connection. If all packets of the connection were dropped, ends it and
+    /// notifies the instances.
     #[inline]
     pub fn note_dropped(&mut self, connection: PacketConnection) {
         if connection.is_counted {

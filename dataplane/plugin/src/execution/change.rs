@@ -168,7 +168,7 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
 pub enum Remains<T> {
     /// No object.
     Nothing,
-    /// Copies of a removed instance, one of each context, and the states for connections that it kept, or that were kept
+    /// Copies of a removed instance, one of each context, and its states for connections, with those that were kept
     /// for its upgrades.
     Instance(Vec<Box<dyn Instance>>, Vec<ConnectionStates>),
     /// Filter table of a removed gate.
