@@ -262,7 +262,13 @@ pub(super) fn levels(model: &Model, services: &[PlacedService]) -> Vec<Component
 fn impact(machine: &Machine<'_>, model: &Model, placed: &PlacedService) -> Option<Impact> {
     let plugin = model.plugins.plugin_named(placed.plugin).ok()?;
     let demand = Demand::of(&placed.instance, &*plugin, placed.service);
-    let demand = Demand { is_free: true, ..demand };
+    // A tried move between worker and host leaves the plugin its runtime.
+    let runtime = match (placed.level, demand.runtime) {
+        (ServiceLevel::Host, Runtime::Trusted) => Runtime::Process,
+        (ServiceLevel::Worker, Runtime::Process) => Runtime::Trusted,
+        (_, runtime) => runtime,
+    };
+    let demand = Demand { runtime, is_free: true, ..demand };
     Some(machine.candidate(demand, Some(placed.level)).ok()?.choices.pop()?.impact)
 }
 

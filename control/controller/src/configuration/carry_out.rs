@@ -348,11 +348,7 @@ fn bind_again(model: &Model, id: BindingId) -> Vec<Change> {
 
 /// Sets the declared load, level and worker of an instance. For another worker, binds the instance again.
 fn move_service(inner: &mut Inner, instance: &str, to: Option<Service>) -> Result<(), ControlError> {
-    let worker = to.and_then(|service| service.worker);
-    let is_moved = inner.model.placements.worker_of(instance) != worker;
-    if let Some(worker) = worker.filter(|_| is_moved) {
-        pinned::check_all(&inner.model, instance, worker)?;
-    }
+    let is_moved = pinned::check_move(&inner.model, instance, to)?;
     set_service(inner, instance, to)?;
     if !is_moved {
         return Ok(());

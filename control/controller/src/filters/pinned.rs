@@ -2,6 +2,7 @@
 //! has no two instances that are pinned to different workers.
 
 use millrace_classify::{CompiledExpression, overlap};
+use millrace_config::Service;
 use millrace_plugin::Gate;
 use millrace_plugin_abi::Position;
 
@@ -44,11 +45,21 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Checks all bindings of an instance that is to be pinned to a worker.
+/// Checks all bindings of an instance that gets a load and level. Returns whether another worker runs it then.
 ///
 /// # Errors
 /// The errors of [`check`].
-pub(crate) fn check_all(model: &Model, instance: &str, worker: u16) -> Result<(), ControlError> {
+pub(crate) fn check_move(model: &Model, instance: &str, to: Option<Service>) -> Result<bool, ControlError> {
+    let worker = to.and_then(|service| service.worker);
+    let is_moved = model.placements.worker_of(instance) != worker;
+    if let Some(worker) = worker.filter(|_| is_moved) {
+        check_all(model, instance, worker)?;
+    }
+    Ok(is_moved)
+}
+
+/// Checks all bindings of an instance that is to be pinned to a worker.
+fn check_all(model: &Model, instance: &str, worker: u16) -> Result<(), ControlError> {
     let id = model.plugins.instance(instance)?;
     let own = model.plugins.bindings_by_age().filter(|(_, bound)| bound.action.instance() == Some(id));
     for (_, bound) in own {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::admission::allowances::{Requester, check};
-use crate::admission::services::{Demand, decide, refuse_placed};
+use crate::admission::services::{Decision, Demand, decide, refuse_placed};
 use crate::background::detached;
 use crate::model::Model;
 use crate::model::placements::{Placed, rename_instance, without_instance};
@@ -177,23 +177,10 @@ impl Operation for MoveInstance {
     /// if the level has no room, or if an allowance of the owner excludes the level. Nothing has changed then. Returns [`ControlError::Forbidden`] if the instance moves
     /// between worker and host, or its declared load changes, and the caller's role is below `admin`.
     async fn carry_out(self, acting: &Acting) -> Result<InstanceView, ControlError> {
-        let Self { name, changes } = self;
         let (router, by) = (acting.router(), acting.caller().requester());
-        let (plugin, runtimes) = {
-            let inner = router.to_change()?;
-            let plugin = inner.model.plugins.plugin_of(&name)?;
-            let (_, service) = plan_move(&inner.model, &by, &name, &changes)?;
-            let runtimes = other_runtime(&inner.model, &name, &*plugin, service)?;
-            // What would be refused moves no code.
-            let runtime = match runtimes {
-                None => plugin.runtime(),
-                Some((_, ObjectRuntime::InProcess)) => Runtime::Trusted,
-                Some((_, ObjectRuntime::Process)) => Runtime::Process,
-            };
-            let demand = Demand { runtime, ..Demand::of(&name, &*plugin, service) };
-            decide(&inner.model, demand, inner.offload.why_no_cache())?;
-            (plugin.name(), runtimes)
-        };
+        // What would be refused moves no code.
+        let PlannedMove { plugin, runtimes, .. } = self.plan(&router.to_change()?, &by)?;
+        let Self { name, changes } = self;
         if runtimes.is_some() {
             acting.caller().may(Role::Admin)?;
         }
@@ -216,6 +203,39 @@ impl Operation for MoveInstance {
         };
         // A client that leaves doesn't end a move between its two halves.
         detached("move the instance", moving).await
+    }
+}
+
+/// Planned move of an instance.
+pub(super) struct PlannedMove {
+    /// Change of the load and level.
+    pub change: ConfigChange,
+    /// Place of the instance after the move, and the moves that make room for it.
+    pub decision: Decision,
+    /// Name of the instance's plugin.
+    pub plugin: &'static str,
+    /// Runtimes of the plugin before and after the move; `None` if the runtime stays.
+    pub runtimes: Option<(ObjectRuntime, ObjectRuntime)>,
+}
+
+impl MoveInstance {
+    /// Plans the move, without moving code.
+    ///
+    /// # Errors
+    /// The errors of the operation, except for the lack of a role and those of the plugin's file and instances.
+    pub(super) fn plan(&self, inner: &Inner, by: &Requester) -> Result<PlannedMove, ControlError> {
+        let Self { name, changes } = self;
+        let plugin = inner.model.plugins.plugin_of(name)?;
+        let (change, service) = plan_move(&inner.model, by, name, changes)?;
+        let runtimes = other_runtime(&inner.model, name, &*plugin, service)?;
+        let runtime = match runtimes {
+            None => plugin.runtime(),
+            Some((_, ObjectRuntime::InProcess)) => Runtime::Trusted,
+            Some((_, ObjectRuntime::Process)) => Runtime::Process,
+        };
+        let demand = Demand { runtime, ..Demand::of(name, &*plugin, service) };
+        let decision = decide(&inner.model, demand, inner.offload.why_no_cache())?;
+        Ok(PlannedMove { change, decision, plugin: plugin.name(), runtimes })
     }
 }
 

@@ -160,6 +160,11 @@ impl Reading {
         self.router.never_winning(is_meant).await
     }
 
+    /// Reads and checks the file of a running plugin for another runtime. No code of a shared object runs.
+    pub(crate) async fn describe_plugin(&self, new: &NewPlugin, name: &str) -> Result<Loaded, ControlError> {
+        self.router.describe_plugin(new, name).await
+    }
+
     /// Parses and compiles the selection of a request. Both steps take milliseconds for 16 KiB of text, so
     /// only the look-up of port names holds the lock.
     ///

@@ -17,7 +17,7 @@ use crate::admission::services::place_version;
 use crate::events::Events;
 use crate::flows::placement::tell_placements;
 use crate::model::Model;
-use crate::operation::kinds::{Acting, Action};
+use crate::operation::kinds::{Acting, Action, Reading};
 use crate::operation::{Effect, Operation};
 use crate::plugins::Earlier;
 use crate::plugins::load::{admit, log, note_loaded, remember, take_back};
@@ -169,27 +169,58 @@ pub(super) async fn move_to_runtime(
     name: &str,
     runtime: ObjectRuntime,
 ) -> Result<(), ControlError> {
-    let (before, file) = {
-        let inner = router.to_change()?;
-        let file = inner.model.files.iter().find(|(known, _)| *known == name).map(|(_, file)| file.clone());
-        (inner.model.plugins.plugin_named(name)?, file)
-    };
-    let refused = |problem: &str| Err(ControlError::conflict(format!("plugin {name}: {problem}")));
-    let Some(file) = file else { return refused("it was not loaded from a file") };
-    let loaded =
-        router.read_plugin(&NewPlugin { runtime, ..NewPlugin::configured(&file) }, Some(name)).await?;
-    if loaded.plugin.version() != before.version() {
-        return refused("its file has another version now: use `plugin upgrade` first");
-    }
+    let (before, new) = with_runtime(&router.to_change()?.model, name, runtime)?;
+    let loaded = router.read_plugin(&new, Some(name)).await?;
+    check_version(&*before, &*loaded.plugin)?;
     let mut inner = router.to_change()?;
     if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
-        return refused("another request has replaced it in the meantime: try again");
+        return Err(unmoved(name, "another request has replaced it in the meantime: try again"));
     }
     inner.replace(&loaded.plugin, Inheritance::Required)?;
     if let Some(file) = file_of(&mut inner.model, name) {
         file.runtime = runtime;
     }
     Ok(())
+}
+
+/// Checks that the instances of a plugin can move to another runtime, as far as its file tells. No code of the file
+/// runs.
+///
+/// # Errors
+/// The file can't be loaded or has changed.
+pub(super) async fn check_runtime(
+    reading: &Reading,
+    name: &str,
+    runtime: ObjectRuntime,
+) -> Result<(), ControlError> {
+    let (before, new) = with_runtime(&reading.lock().model, name, runtime)?;
+    let described = reading.describe_plugin(&new, name).await?;
+    check_version(&*before, &*described.plugin)
+}
+
+/// Returns a plugin, and its file for another runtime.
+fn with_runtime(
+    model: &Model,
+    name: &str,
+    runtime: ObjectRuntime,
+) -> Result<(Arc<dyn Plugin>, NewPlugin), ControlError> {
+    let plugin = model.plugins.plugin_named(name)?;
+    let file = model.files.iter().find(|(known, _)| *known == name);
+    let (_, file) = file.ok_or_else(|| unmoved(name, "it was not loaded from a file"))?;
+    Ok((plugin, NewPlugin { runtime, ..NewPlugin::configured(file) }))
+}
+
+/// Refuses a file with another version than the running plugin.
+fn check_version(running: &dyn Plugin, loaded: &dyn Plugin) -> Result<(), ControlError> {
+    match loaded.version() == running.version() {
+        true => Ok(()),
+        false => Err(unmoved(running.name(), "its file has another version now: use `plugin upgrade` first")),
+    }
+}
+
+/// Returns the error for a plugin that keeps its runtime.
+fn unmoved(name: &str, problem: &str) -> ControlError {
+    ControlError::conflict(format!("plugin {name}: {problem}"))
 }
 
 /// Returns the configured file of a plugin; `None` for a built-in plugin.

@@ -23,6 +23,23 @@ impl Router {
         new: &NewPlugin,
         version_of: Option<&str>,
     ) -> Result<Loaded, ControlError> {
+        let loader = self.lock().plugins.loader.clone();
+        self.read_by(loader, new, version_of).await
+    }
+
+    /// Checks the file of a version of plugin `name` like [`read_plugin`](Self::read_plugin). No code of a shared object
+    /// runs: only its manifest is read.
+    pub(crate) async fn describe_plugin(&self, new: &NewPlugin, name: &str) -> Result<Loaded, ControlError> {
+        let loader = self.lock().plugins.loader.planning();
+        self.read_by(loader, new, Some(name)).await
+    }
+
+    async fn read_by(
+        &self,
+        loader: Loader,
+        new: &NewPlugin,
+        version_of: Option<&str>,
+    ) -> Result<Loaded, ControlError> {
         if !Path::new(&new.path).is_absolute() {
             let problem = format!(
                 "file: {:?} is relative, and the router has a working directory of its own: give the absolute path",
@@ -31,10 +48,7 @@ impl Router {
             return Err(ControlError::invalid(problem));
         }
         let (router, new, name) = (self.clone(), new.clone(), version_of.map(str::to_owned));
-        let (loader, admitted) = {
-            let inner = self.lock();
-            (inner.plugins.loader.clone(), Admitted::of(&inner.model))
-        };
+        let admitted = Admitted::of(&self.lock().model);
         let admit = move |part, manifest: &Manifest, origin, new: &NewPlugin| match &name {
             None => admit_new(&router.lock().model, part, manifest, origin, new),
             Some(name) if part == Part::Worker && *name != manifest.name => Err(ControlError::invalid(

@@ -123,4 +123,9 @@ pub struct TrialView {
     pub changes: Vec<String>,
     /// Components after these changes.
     pub components: Vec<ComponentView>,
+    /// Levels of the services that the request places or moves, by instance: `offload`, `worker` or `host`.
+    pub levels: BTreeMap<String, &'static str>,
+    /// Allowance after these changes, with what its users hold; absent if the request changes none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowance: Option<AllowanceView>,
 }

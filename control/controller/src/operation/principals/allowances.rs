@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::is_empty;
 use crate::ControlError;
-use crate::admission::allowances::{check, view};
+use crate::admission::allowances::{Requester, check, view};
 use crate::configuration::single::checked;
 use crate::model::Model;
 use crate::operation::kinds::{Change, Changing, Query, Reading};
@@ -49,16 +49,24 @@ impl Operation for AddAllowance {
     /// Returns an error for an invalid name or setting, a name in use, or a user whom an allowance concerns.
     async fn carry_out(self, router: &Changing) -> Result<AllowanceView, ControlError> {
         let name = self.0.name.to_string();
-        change(router, name, |all, name| match all.iter().any(|one| one.name == self.0.name) {
+        change(router, name, |model, by| self.plan(model, by)).await
+    }
+}
+
+impl AddAllowance {
+    /// Returns the change, if the user may make it.
+    pub(super) fn plan(self, model: &Model, by: &Requester) -> Result<Vec<ConfigChange>, ControlError> {
+        let Self(new) = self;
+        planned(model, by, |all| match all.iter().any(|one| one.name == new.name) {
             true => Err(ControlError::conflict(format!(
-                "allowance {name:?} exists already: change it with `allowance set`"
+                "allowance {:?} exists already: change it with `allowance set`",
+                &*new.name
             ))),
             false => {
-                all.push(self.0);
+                all.push(new);
                 Ok(())
             }
         })
-        .await
     }
 }
 
@@ -79,19 +87,23 @@ impl Operation for SetAllowance {
     /// # Errors
     /// Returns an error for an unknown allowance, an invalid setting, or a user whom an allowance concerns.
     async fn carry_out(self, router: &Changing) -> Result<AllowanceView, ControlError> {
+        check_changes(&self.name, &self.changes)?;
+        let name = self.name.clone();
+        change(router, name, |model, by| self.plan(model, by)).await
+    }
+}
+
+impl SetAllowance {
+    /// Returns the change, if the user may make it.
+    pub(super) fn plan(self, model: &Model, by: &Requester) -> Result<Vec<ConfigChange>, ControlError> {
         let Self { name, changes } = self;
-        all_known("setting of an allowance", &changes, SETTINGS.into_iter())?;
-        let mut settings = changes.clone();
-        settings.retain(|_, value| !is_empty(value));
-        settings.insert("name".to_owned(), name.as_str().into());
-        read_settings::<Allowance>("the request", settings)?;
-        change(router, name, |all, name| {
-            let place = find(all, name)?;
+        check_changes(&name, &changes)?;
+        planned(model, by, |all| {
+            let place = find(all, &name)?;
             let one = &mut all[place];
             *one = patched(one, &merged(one, changes))?;
             Ok(())
         })
-        .await
     }
 }
 
@@ -124,23 +136,39 @@ impl Operation for RemoveAllowance {
     }
 }
 
-/// Changes the list of allowances, and returns the view of the one that is named.
+/// Checks the keys and types of changed settings.
+fn check_changes(name: &str, changes: &Map<String, Value>) -> Result<(), ControlError> {
+    all_known("setting of an allowance", changes, SETTINGS.into_iter())?;
+    let mut settings = changes.clone();
+    settings.retain(|_, value| !is_empty(value));
+    settings.insert("name".to_owned(), name.into());
+    read_settings::<Allowance>("the request", settings).map(drop)
+}
+
+/// Returns the change of the list of allowances, if the user may make it.
+fn planned(
+    model: &Model,
+    by: &Requester,
+    change: impl FnOnce(&mut Vec<Allowance>) -> Result<(), ControlError>,
+) -> Result<Vec<ConfigChange>, ControlError> {
+    let from = model.admission.clone();
+    let mut to = from.clone();
+    change(&mut to.allowance)?;
+    let to = valid(model, to)?;
+    let changes = if from == to { Vec::new() } else { vec![ConfigChange::Admission { from, to }] };
+    check(model, by, &changes)?;
+    Ok(changes)
+}
+
+/// Makes a planned change of the allowances, and returns the view of the one that is named.
 async fn change(
     router: &Changing,
     name: String,
-    change: impl FnOnce(&mut Vec<Allowance>, &str) -> Result<(), ControlError> + Send + 'static,
+    plan: impl FnOnce(&Model, &Requester) -> Result<Vec<ConfigChange>, ControlError> + Send + 'static,
 ) -> Result<AllowanceView, ControlError> {
     let by = router.caller().requester();
     let requester = by.clone();
-    let plan = move |inner: &mut Inner| {
-        let from = inner.model.admission.clone();
-        let mut to = from.clone();
-        change(&mut to.allowance, &name)?;
-        let to = valid(&inner.model, to)?;
-        let changes = if from == to { Vec::new() } else { vec![ConfigChange::Admission { from, to }] };
-        check(&inner.model, &requester, &changes)?;
-        Ok((changes, name))
-    };
+    let plan = move |inner: &mut Inner| Ok((plan(&inner.model, &requester)?, name));
     let answer = move |inner: &mut Inner, name: String| {
         let all = &inner.model.admission.allowance;
         Ok(view(&inner.model, &all[find(all, &name)?], &by))

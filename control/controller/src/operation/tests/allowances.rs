@@ -8,7 +8,7 @@ use crate::configuration::RollBack;
 const ALLOWANCE: &str = r#"{"name": "students", "user": ["token lab", "alice"], "level": ["worker"], "cpu": "30 %",
     "link": {"wan": "2mbit"}, "memory": "8MiB", "principals": 2}"#;
 
-fn caller(name: &str, role: Role) -> Principal {
+pub(super) fn caller(name: &str, role: Role) -> Principal {
     let who = millrace_store::Who { uid: None, name: name.to_owned() };
     Principal { who, role: Some(role), pid: None, from: None }
 }

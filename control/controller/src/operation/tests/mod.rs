@@ -4,6 +4,7 @@ mod allowances;
 mod pinned;
 mod promises;
 mod silent;
+mod trials;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -82,3 +82,16 @@ fn version_that_can_be_offloaded_no_longer_brings_its_services_to_the_workers() 
     let placed = model.placements.service("a").unwrap();
     assert_eq!((has_moved, placed.level, placed.service), (true, ServiceLevel::Worker, service(1000)));
 }
+
+#[test]
+fn service_that_a_tried_move_takes_out_of_its_process_counts_at_the_worker() {
+    let mut model = planned("", &at_workers(1_000)).unwrap();
+    model
+        .plugins
+        .replace_plugin(Arc::new(Kind(Runtime::Process, false, Some([100.0, 0.0, 0.0, 1.0]))))
+        .unwrap();
+    let machine = Machine::of(&model, planned_cache(&model)).unwrap();
+    let placed = model.placements.service("a").unwrap();
+    assert_eq!(placed.level, ServiceLevel::Worker);
+    assert!(impact(&machine, &model, placed).is_some());
+}
