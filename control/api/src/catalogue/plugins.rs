@@ -75,7 +75,8 @@ pub(super) fn instances() -> Vec<Resource> {
             Endpoint::post::<MoveInstance>(
                 "moves an instance to another level, or changes its declared load; null restores a default",
             )
-            .body::<Settings<Map<String, Value>>>(),
+            .body::<Settings<Map<String, Value>>>()
+            .tried(),
             instances::move_instance,
         ),
         Resource::new("/instances/{name}/release").on(

@@ -52,7 +52,8 @@ pub(super) fn router() -> Vec<Resource> {
                 Endpoint::patch::<SetSettings>("changes router-wide settings; null restores the default")
                     .answers::<Settings<RouterSettings>>()
                     .body::<Settings<Map<String, Value>>>()
-                    .tagged(),
+                    .tagged()
+                    .tried(),
                 settings::set_settings,
             ),
         control_plane::resource(),

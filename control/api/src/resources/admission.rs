@@ -2,17 +2,21 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use millrace_controller::NewAllowance;
 use millrace_controller::operation::{
     AddAllowance, ExplainService, GetAdmission, ListAllowances, RemoveAllowance, SetAdmission, SetAllowance,
+    Trial,
 };
-use millrace_controller::view::{AdmissionView, AllowanceView};
+use millrace_controller::view::AllowanceView;
 use serde_json::{Map, Value};
 
-use super::{Answer, Created, at, named, run, show};
-use crate::endpoint::{Endpoint, Resource};
-use crate::http::extract::InPath;
+use super::trial::tried;
+use super::{Answer, at, named, run, show};
+use crate::endpoint::{Endpoint, Resource, TrialQuery};
+use crate::http::extract::{Arguments, InPath};
 use crate::http::naming::Settings;
+use crate::http::problem::Problem;
 use crate::served::Session;
 
 /// Returns the resources of admission.
@@ -24,7 +28,8 @@ pub(crate) fn resources() -> [Resource; 2] {
         )
         .on(
             Endpoint::patch::<SetAdmission>("changes how much may be promised; null restores the default")
-                .body::<Settings<Map<String, Value>>>(),
+                .body::<Settings<Map<String, Value>>>()
+                .tried(),
             change,
         );
     let explain =
@@ -40,12 +45,18 @@ pub(crate) fn allowances() -> [Resource; 2] {
                 Endpoint::get::<ListAllowances>("allowances, with what their users hold"),
                 show::<ListAllowances>,
             )
-            .on(Endpoint::create::<AddAllowance>("adds an allowance").body::<Settings<NewAllowance>>(), add),
+            .on(
+                Endpoint::create::<AddAllowance>("adds an allowance")
+                    .body::<Settings<NewAllowance>>()
+                    .tried(),
+                add,
+            ),
         Resource::new("/allowances/{name}")
             .on(Endpoint::get::<ListAllowances>("an allowance").answers::<AllowanceView>(), find)
             .on(
                 Endpoint::patch::<SetAllowance>("changes an allowance; null restores the default")
-                    .body::<Settings<Map<String, Value>>>(),
+                    .body::<Settings<Map<String, Value>>>()
+                    .tried(),
                 set,
             )
             .on(
@@ -59,18 +70,40 @@ async fn find(session: Session, InPath(name): InPath<String>) -> Answer<Allowanc
     named("allowance", session.execute(ListAllowances).await?, |one| &one.name, &name).map(Json)
 }
 
-async fn add(session: Session, Settings(new): Settings<NewAllowance>) -> Created<AllowanceView> {
-    Ok((StatusCode::CREATED, Json(session.execute(AddAllowance(new)).await?)))
+async fn add(
+    session: Session,
+    Arguments(query): Arguments<TrialQuery>,
+    Settings(new): Settings<NewAllowance>,
+) -> Result<Response, Problem> {
+    let new = AddAllowance(new);
+    if query.dry_run {
+        return tried(&session, Trial::AddAllowance(new)).await;
+    }
+    let view = session.execute(new).await?;
+    Ok((StatusCode::CREATED, Json(view)).into_response())
 }
 
 async fn set(
     session: Session,
     InPath(name): InPath<String>,
+    Arguments(query): Arguments<TrialQuery>,
     Settings(changes): Settings<Map<String, Value>>,
-) -> Answer<AllowanceView> {
-    session.execute(SetAllowance { name, changes }).await.map(Json)
+) -> Result<Response, Problem> {
+    let set = SetAllowance { name, changes };
+    match query.dry_run {
+        true => tried(&session, Trial::SetAllowance(set)).await,
+        false => session.execute(set).await.map(|view| Json(view).into_response()),
+    }
 }
 
-async fn change(session: Session, Settings(given): Settings<Map<String, Value>>) -> Answer<AdmissionView> {
-    session.execute(SetAdmission { changes: given }).await.map(Json)
+async fn change(
+    session: Session,
+    Arguments(query): Arguments<TrialQuery>,
+    Settings(changes): Settings<Map<String, Value>>,
+) -> Result<Response, Problem> {
+    let set = SetAdmission { changes };
+    match query.dry_run {
+        true => tried(&session, Trial::SetAdmission(set)).await,
+        false => session.execute(set).await.map(|view| Json(view).into_response()),
+    }
 }

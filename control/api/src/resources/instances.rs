@@ -101,9 +101,14 @@ pub(crate) async fn create_instance(
 pub(crate) async fn move_instance(
     session: Session,
     InPath(name): InPath<String>,
+    Arguments(query): Arguments<TrialQuery>,
     Settings(changes): Settings<Map<String, Value>>,
-) -> Answer<InstanceView> {
-    session.execute(MoveInstance { name, changes }).await.map(Json)
+) -> Result<Response, Problem> {
+    let moved = MoveInstance { name, changes };
+    match query.dry_run {
+        true => tried(&session, Trial::MoveInstance(moved)).await,
+        false => session.execute(moved).await.map(|view| Json(view).into_response()),
+    }
 }
 
 pub(crate) async fn free_instance(

@@ -1,9 +1,13 @@
 //! Handlers of router-wide settings.
 
+use axum::response::{IntoResponse, Response};
 use millrace_controller::RouterSettings;
-use millrace_controller::operation::{GetSettings, SetSettings};
+use millrace_controller::operation::{GetSettings, SetSettings, Trial};
 use serde_json::{Map, Value};
 
+use super::trial::tried;
+use crate::endpoint::TrialQuery;
+use crate::http::extract::Arguments;
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
@@ -24,8 +28,13 @@ pub(crate) async fn settings(session: Session) -> TaggedSettings {
 pub(crate) async fn set_settings(
     session: Session,
     condition: Condition,
-    Settings(given): Settings<Map<String, Value>>,
-) -> TaggedSettings {
+    Arguments(query): Arguments<TrialQuery>,
+    Settings(changes): Settings<Map<String, Value>>,
+) -> Result<Response, Problem> {
     condition.check(current(&session)).await?;
-    session.execute(SetSettings { changes: given }).await.map(Settings).map(WithTag)
+    let set = SetSettings { changes };
+    match query.dry_run {
+        true => tried(&session, Trial::SetSettings(set)).await,
+        false => session.execute(set).await.map(|view| WithTag(Settings(view)).into_response()),
+    }
 }

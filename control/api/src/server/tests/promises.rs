@@ -141,3 +141,32 @@ async fn dry_run_answers_with_a_trial_and_changes_nothing() {
     assert_eq!(status, StatusCode::CONFLICT, "{problem}");
     server.end().await;
 }
+
+#[tokio::test]
+async fn dry_run_of_limits_and_moves_answers_with_a_trial_and_changes_nothing() {
+    let server = Server::start().await;
+    let allowance = r#"{"name": "students", "user": ["alice"], "principals": 2}"#;
+    assert_eq!(server.ask("POST", "/allowances", allowance).await.0, StatusCode::CREATED);
+    let before = server.ask("GET", "/configuration", "").await.1;
+    for (method, path, body, change) in [
+        ("POST", "/instances/n/move", r#"{"level": "worker"}"#, "instance move n --level worker"),
+        ("PATCH", "/admission", r#"{"link": "50 %"}"#, "admission set 'link=50 %'"),
+        ("PATCH", "/allowances/students", r#"{"principals": 7}"#, "allowance set students principals=7"),
+        ("POST", "/allowances", r#"{"name": "guests", "user": ["bob"]}"#, "allowance add guests"),
+        ("PATCH", "/router", r#"{"icmp_rate": 7}"#, "router set icmp-rate=7"),
+    ] {
+        let (status, trial) = server.ask(method, &format!("{path}?dry_run=true"), body).await;
+        assert_eq!(status, StatusCode::OK, "{trial}");
+        assert!(trial["changes"][0].as_str().unwrap().starts_with(change), "{trial}");
+        let level = if path.ends_with("move") { json!({"n": "worker"}) } else { json!({}) };
+        assert_eq!(trial["levels"], level, "{trial}");
+        assert_eq!(trial["allowance"].is_object(), path.starts_with("/allowances"), "{trial}");
+        assert_eq!(server.ask("GET", "/configuration", "").await.1, before, "{path}");
+    }
+    let (status, problem) = server.ask("POST", "/allowances?dry_run=true", allowance).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{problem}");
+    let (status, problem) =
+        server.ask("POST", "/instances/n/move?dry_run=true", r#"{"level": "host"}"#).await;
+    assert!(!status.is_success() && problem["detail"].as_str().unwrap().contains("built in"), "{problem}");
+    server.end().await;
+}
