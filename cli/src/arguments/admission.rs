@@ -40,8 +40,9 @@ Examples:
   millrace admission explain flow reserve 'proto udp' --deadline 10ms --rate 100 --cost 100us --port wan
   millrace admission explain instance create statistics s1 --rate 100000 --packet 120
 
-Takes `principal add`, `principal set`, `flow reserve`, `bind` and `instance create`, and answers like their option
---dry-run: nothing changes. Exit status 1 if the request would be refused.")]
+Takes `principal add`, `principal set`, `flow reserve`, `bind`, `instance create`, `instance move`, `admission set`,
+`allowance add`, `allowance set` and `router set`, and answers like their option --dry-run: nothing changes.
+Exit status 1 if the request would be refused.")]
     Explain {
         /// Request, as a command with its arguments.
         #[arg(value_name = "REQUEST", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -53,12 +54,16 @@ Examples:
   millrace admission set cpu=90% link=90%   # keep a tenth of each for traffic without a reservation
   millrace admission set memory=4GiB        # largest sum of the principals' memory
   millrace admission set memory=            # restore the default
+  millrace admission set link=80% --dry-run # check it, and show what would be left
 
 A change is refused if more is promised already.")]
     Set {
         /// Settings of the table [admission]; an empty value restores the default.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
+        /// Check it only, and show what would be promised and left.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Place requests on described hardware.
     #[command(after_help = "\
@@ -123,12 +128,16 @@ Settings:
         /// Users, levels and amounts.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
+        /// Check it only, and show what would be promised, left and held.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Change an allowance.
     #[command(after_help = "\
 Examples:
   millrace allowance set students cpu=40%
   millrace allowance set students memory=   # restore the default
+  millrace allowance set students 'level=[\"worker\"]' --dry-run   # show which services would move
 
 What users hold already stays, also above a lower allowance.")]
     Set {
@@ -137,6 +146,9 @@ What users hold already stays, also above a lower allowance.")]
         /// Settings to change; an empty value restores a default.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
+        /// Check it only, and show what would be promised, left and held.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Remove an allowance.
     #[command(after_help = "Examples:\n  millrace allowance remove students\n\nWhat its users hold stays.")]

@@ -101,6 +101,7 @@ Examples:
   millrace router set icmp-rate=200 redirects=false
   millrace router set icmp-rate=                      # restore the default
   millrace router set on-death=kernel                 # permit filters and bindings
+  millrace router set core-ceiling=70% --dry-run      # check it, and show what would be left
 
 Settings that can change at run time:
   on-death (to kernel only), boot, ignore-kernel-policy, icmp-rate, icmp-burst, icmp-dscp, redirects, router-id,
@@ -111,6 +112,9 @@ All other changes need a restart. docs/configuration.md describes the settings."
         /// Settings of the table [router]; an empty value restores the default.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
+        /// Check it only, and show what would be promised and left.
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 

@@ -36,6 +36,7 @@ Examples:
   millrace instance move s1 --level worker
   millrace instance move s1 --level auto --rate 50000
   millrace instance move s1 --worker 1           # run it at worker 1 only
+  millrace instance move s1 --level worker --dry-run   # check it, and show what would be left
 
 No packet is lost. A move between worker and host hands the state of the instance over, and needs the role admin.")]
     Move {
@@ -44,6 +45,9 @@ No packet is lost. A move between worker and host hands the state of the instanc
         /// Declared load and level.
         #[command(flatten)]
         service: Service,
+        /// Check it only, and show what would be promised and left.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Change settings of an instance.
     #[command(after_help = "\

@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
 use crate::client::{Client, segment};
-use crate::commands::admission::tried;
+use crate::commands::admission::{trial, tried};
 use crate::commands::observe::show::show;
-use crate::commands::principal::trial;
 use crate::output::{self, Failure, done, plain, print, rows, table, write};
 use crate::pairs::{changes, pairs, without_defaults};
 
@@ -51,9 +50,13 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
             let value = client.send(Method::PATCH, &format!("/instances/{}", segment(name)), Some(&body))?;
             done(&value, &format!("instance {name} changed, settings: {}", value["settings"]), json);
         }
-        InstanceAction::Move { name, service } => {
-            let path = format!("/instances/{}/move", segment(name));
+        InstanceAction::Move { name, service, dry_run } => {
+            let path = format!("/instances/{}/move{}", segment(name), trial(*dry_run));
             let value = client.send(Method::POST, &path, Some(&service.changes().into()))?;
+            if *dry_run {
+                tried(&value, json);
+                return Ok(());
+            }
             done(&value, &format!("instance {name} moved{}", at_level(&value)), json);
         }
         InstanceAction::Rename { name, to } => {

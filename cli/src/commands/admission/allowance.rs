@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::amount;
+use super::{amount, trial, would_be};
 use crate::arguments::AllowanceAction;
 use crate::client::{Client, segment};
 use crate::output::{Failure, done, plain, rows, show, table};
@@ -15,18 +15,26 @@ const COLUMNS: &str = "allowance | user | component | holds | of";
 pub fn allowance(client: &Client, action: &AllowanceAction, json: bool) -> Result<(), Failure> {
     let path = |name: &str| format!("/allowances/{}", segment(name));
     match action {
-        AllowanceAction::Add { name, settings } => {
+        AllowanceAction::Add { name, settings, dry_run } => {
             let mut body = nested(changes(settings)?)?;
             if body.insert("name".to_owned(), name.as_str().into()).is_some() {
                 return Err(Failure::usage("name is no setting: give it once, before the settings"));
             }
-            let value = client.send(Method::POST, "/allowances", Some(&Value::Object(body)))?;
-            done(&value, &format!("allowance {name} added"), json);
+            let path = format!("/allowances{}", trial(*dry_run));
+            let value = client.send(Method::POST, &path, Some(&Value::Object(body)))?;
+            match dry_run {
+                true => tried(&value, json),
+                false => done(&value, &format!("allowance {name} added"), json),
+            }
         }
-        AllowanceAction::Set { name, settings } => {
+        AllowanceAction::Set { name, settings, dry_run } => {
             let body = Value::Object(nested(changes(settings)?)?);
-            let value = client.send(Method::PATCH, &path(name), Some(&body))?;
-            done(&value, &format!("allowance {name} changed: {}", settings.join(" ")), json);
+            let path = format!("{}{}", path(name), trial(*dry_run));
+            let value = client.send(Method::PATCH, &path, Some(&body))?;
+            match dry_run {
+                true => tried(&value, json),
+                false => done(&value, &format!("allowance {name} changed: {}", settings.join(" ")), json),
+            }
         }
         AllowanceAction::Remove { name } => {
             let value = client.send(Method::DELETE, &path(name), None)?;
@@ -42,6 +50,11 @@ pub fn allowance(client: &Client, action: &AllowanceAction, json: bool) -> Resul
         }
     }
     Ok(())
+}
+
+/// Prints what a tried change would be, with the allowance as a table.
+fn tried(value: &Value, json: bool) {
+    show(value, json, || would_be(value) + &listed(&json!([value["allowance"]])));
 }
 
 /// Returns allowances as a table: for each user and component, what the user holds and may hold. Levels and

@@ -12,7 +12,8 @@ use millrace_units::{BitRate, write_size};
 use serde_json::{Value, json};
 
 use crate::arguments::{
-    AdmissionAction, Bind, Command, FlowAction, InstanceAction, PrincipalAction, command,
+    AdmissionAction, AllowanceAction, Bind, Command, FlowAction, InstanceAction, PrincipalAction,
+    RouterAction, command,
 };
 use crate::client::Client;
 use crate::output::{Failure, done, plain, rows, show, table, write_file};
@@ -48,10 +49,14 @@ pub fn admission(
             let value = remote()?.send(Method::POST, "/admission/place", Some(&body))?;
             show(&value, json, || format!("{}\n{}", would_go(plugin, &value), listed(&value)));
         }
-        AdmissionAction::Set { settings } => {
+        AdmissionAction::Set { settings, dry_run } => {
             let body = Value::Object(changes(settings)?);
-            let value = remote()?.send(Method::PATCH, "/admission", Some(&body))?;
-            done(&value, &format!("admission changed: {}", settings.join(" ")), json);
+            let path = format!("/admission{}", trial(*dry_run));
+            let value = remote()?.send(Method::PATCH, &path, Some(&body))?;
+            match dry_run {
+                true => tried(&value, json),
+                false => done(&value, &format!("admission changed: {}", settings.join(" ")), json),
+            }
         }
     }
     Ok(())
@@ -65,7 +70,10 @@ pub fn trial_of(request: &[String]) -> Result<Command, Failure> {
     let mut command = command(request.iter().map(String::as_str))?;
     let is_tried = match &mut command {
         Command::Principal(PrincipalAction::Add { dry_run, .. } | PrincipalAction::Set { dry_run, .. })
-        | Command::Instance(InstanceAction::Create { dry_run, .. })
+        | Command::Instance(InstanceAction::Create { dry_run, .. } | InstanceAction::Move { dry_run, .. })
+        | Command::Admission(AdmissionAction::Set { dry_run, .. })
+        | Command::Allowance(AllowanceAction::Add { dry_run, .. } | AllowanceAction::Set { dry_run, .. })
+        | Command::Router(RouterAction::Set { dry_run, .. })
         | Command::Bind(Bind { dry_run, .. }) => {
             *dry_run = true;
             true
@@ -79,17 +87,30 @@ pub fn trial_of(request: &[String]) -> Result<Command, Failure> {
     match is_tried {
         true => Ok(command),
         false => Err(Failure::usage(format!(
-            "{:?} is no request that can be explained: give `principal add`, `principal set`, `flow reserve`, `bind` or \
-             `instance create`, with its arguments",
+            "{:?} is no request that can be explained: give `principal add`, `principal set`, `flow reserve`, `bind`, \
+             `instance create`, `instance move`, `admission set`, `allowance add`, `allowance set` or `router set`, \
+             with its arguments",
             request.join(" ")
         ))),
     }
 }
 
+/// Returns the query of a request that is only tried, or an empty text.
+pub fn trial(dry_run: bool) -> &'static str {
+    if dry_run { "?dry_run=true" } else { "" }
+}
+
 /// Prints what a tried request would change, and what would be promised and left.
 pub fn tried(value: &Value, json: bool) {
-    let made = || rows(&value["changes"]).iter().map(|change| format!("would run: {}\n", plain(change)));
-    show(value, json, || made().collect::<String>() + &listed(value));
+    show(value, json, || would_be(value));
+}
+
+/// Returns what a tried request would change, and what would be promised and left.
+fn would_be(value: &Value) -> String {
+    let changes = rows(&value["changes"]).iter().map(|change| format!("would run: {}\n", plain(change)));
+    let levels = value["levels"].as_object().into_iter().flatten();
+    let levels = levels.map(|(name, level)| format!("instance {name} would be at level {}\n", plain(level)));
+    changes.chain(levels).collect::<String>() + &listed(value)
 }
 
 /// Returns the components as a table, with the used part of each as a bar.
@@ -187,6 +208,14 @@ mod tests {
         };
         let flow = asked("flow reserve udp --cpu 20%").unwrap();
         assert!(matches!(flow, Command::Flow(FlowAction::Reserve(reservation)) if reservation.dry_run));
+        let moved = asked("instance move s1 --level worker").unwrap();
+        assert!(matches!(moved, Command::Instance(InstanceAction::Move { dry_run: true, .. })));
+        let set = asked("admission set link=80%").unwrap();
+        assert!(matches!(set, Command::Admission(AdmissionAction::Set { dry_run: true, .. })));
+        let set = asked("allowance set students cpu=40%").unwrap();
+        assert!(matches!(set, Command::Allowance(AllowanceAction::Set { dry_run: true, .. })));
+        let set = asked("router set core-ceiling=70%").unwrap();
+        assert!(matches!(set, Command::Router(RouterAction::Set { dry_run: true, .. })));
         let added = asked("principal add video cpu=10%").unwrap();
         assert!(matches!(added, Command::Principal(PrincipalAction::Add { dry_run: true, .. })));
         for (words, problem) in [("principal remove video", "no request that can be explained"), ("flow", "")]
@@ -194,6 +223,14 @@ mod tests {
             let error = asked(words).unwrap_err();
             assert!(error.message.contains(problem), "{}", error.message);
         }
+    }
+
+    #[test]
+    fn tried_request_shows_changes_and_levels_before_the_components() {
+        let value = json!({"changes": ["instance move s"], "levels": {"s": "worker"}, "components": []});
+        let text = would_be(&value);
+        let start = "would run: instance move s\ninstance s would be at level worker\n";
+        assert!(text.starts_with(start), "{text}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{NeighbourAction, Noun, RouterAction};
 use crate::client::Client;
+use crate::commands::admission::{trial, tried};
 use crate::commands::nouns::describe;
 use crate::output::{Failure, as_in_file, done, plain, print};
 use crate::pairs::changes;
@@ -16,9 +17,13 @@ pub fn router(client: &Client, action: &RouterAction, json: bool) -> Result<(), 
             let settings = client.get("/router")?;
             print(&if json { settings } else { as_in_file(settings) }, "", json);
         }
-        RouterAction::Set { settings } => {
+        RouterAction::Set { settings, dry_run } => {
             let body = Value::Object(changes(settings)?);
-            let value = client.send(Method::PATCH, "/router", Some(&body))?;
+            let value = client.send(Method::PATCH, &format!("/router{}", trial(*dry_run)), Some(&body))?;
+            if *dry_run {
+                tried(&value, json);
+                return Ok(());
+            }
             done(&value, &format!("router settings changed: {}", settings.join(" ")), json);
         }
     }

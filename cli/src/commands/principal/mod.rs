@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::arguments::{Exec, Noun, PrincipalAction};
 use crate::client::{Client, segment};
-use crate::commands::admission::tried;
+use crate::commands::admission::{trial, tried};
 use crate::commands::forwarding::flow::flows_path;
 use crate::commands::observe::show::show;
 use crate::output::{self, Failure, done, lines, print, rows, table};
@@ -136,11 +136,6 @@ fn flows_of(name: &str, flows: &[Value]) -> String {
         true => format!("no packet of {name} waits: a flow has an account only while it has a queue\n"),
         false => table(&flows, FLOWS),
     }
-}
-
-/// Returns the query of a request that is only tried, or an empty text.
-pub fn trial(dry_run: bool) -> &'static str {
-    if dry_run { "?dry_run=true" } else { "" }
 }
 
 fn path(name: &str) -> String {

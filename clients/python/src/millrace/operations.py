@@ -29,9 +29,11 @@ class Operations(Transport):
     def patch_admission(
         self,
         body: dict[str, Any],
-    ) -> types.AdmissionView:
+        *,
+        dry_run: bool | None = None,
+    ) -> types.AdmissionView | types.TrialView:
         """PATCH /admission: changes how much may be promised; null restores the default. Role: admin."""
-        return self.json('PATCH', '/admission', body=body)
+        return self.json('PATCH', '/admission', query={'dry_run': dry_run}, body=body)
 
     def post_admission_place(
         self,
@@ -49,9 +51,11 @@ class Operations(Transport):
     def post_allowances(
         self,
         body: types.Allowance,
-    ) -> types.AllowanceView:
+        *,
+        dry_run: bool | None = None,
+    ) -> types.TrialView:
         """POST /allowances: adds an allowance. Role: admin."""
-        return self.json('POST', '/allowances', body=body)
+        return self.json('POST', '/allowances', query={'dry_run': dry_run}, body=body)
 
     def get_allowances_name(
         self,
@@ -64,9 +68,11 @@ class Operations(Transport):
         self,
         name: str,
         body: dict[str, Any],
-    ) -> types.AllowanceView:
+        *,
+        dry_run: bool | None = None,
+    ) -> types.AllowanceView | types.TrialView:
         """PATCH /allowances/{name}: changes an allowance; null restores the default. Role: admin."""
-        return self.json('PATCH', f'/allowances/{self.segment(name)}', body=body)
+        return self.json('PATCH', f'/allowances/{self.segment(name)}', query={'dry_run': dry_run}, body=body)
 
     def delete_allowances_name(
         self,
@@ -428,9 +434,11 @@ class Operations(Transport):
         self,
         name: str,
         body: dict[str, Any],
-    ) -> types.InstanceView:
+        *,
+        dry_run: bool | None = None,
+    ) -> types.InstanceView | types.TrialView:
         """POST /instances/{name}/move: moves an instance to another level, or changes its declared load; null restores a default. Role: operator."""
-        return self.json('POST', f'/instances/{self.segment(name)}/move', body=body)
+        return self.json('POST', f'/instances/{self.segment(name)}/move', query={'dry_run': dry_run}, body=body)
 
     def post_instances_name_release(
         self,
@@ -719,10 +727,11 @@ class Operations(Transport):
         self,
         body: dict[str, Any],
         *,
+        dry_run: bool | None = None,
         if_match: str | None = None,
-    ) -> types.Router:
+    ) -> types.Router | types.TrialView:
         """PATCH /router: changes router-wide settings; null restores the default. Role: admin."""
-        return self.json('PATCH', '/router', body=body, if_match=if_match)
+        return self.json('PATCH', '/router', query={'dry_run': dry_run}, body=body, if_match=if_match)
 
     def get_routes(
         self,

@@ -2785,10 +2785,14 @@ class TraceView(TypedDict):
 
 class TrialView(TypedDict):
     """What a request would change, and what would be promised and left afterwards."""
+    allowance: NotRequired[AllowanceView | None]
+    """Allowance after these changes, with what its users hold; absent if the request changes none."""
     changes: list[str]
     """Changes, as commands."""
     components: list[ComponentView]
     """Components after these changes."""
+    levels: dict[str, str]
+    """Levels of the services that the request places or moves, by instance: `offload`, `worker` or `host`."""
 
 
 class Unbind(TypedDict):
