@@ -179,7 +179,12 @@ fn promises_stay_within_what_admission_allows_and_a_deadline_gets_its_shares() {
     assert_eq!((&of_link["claims"][0]["by"], of_link["whole"].as_f64()), (&json!("call"), Some(4e6)));
     assert!(promised("workers")["promised"].as_f64() > Some(1.0), "{}", promised("workers"));
     // Less than what is promised is refused. A release gives everything back.
-    router.try_ask(&["admission", "set", "link=1%"]).assert_refused(1, &["\"call\"", "promises 1 %"]);
+    let refused = ["\"call\"", "promises 1 %"];
+    router.try_ask(&["admission", "set", "link=1%"]).assert_refused(1, &refused);
+    router.try_ask(&["admission", "set", "link=1%", "--dry-run"]).assert_refused(1, &refused);
+    let tried = router.ask(&["admission", "set", "link=80%", "--dry-run"]);
+    assert!(tried.contains("would run: admission set") && tried.contains("6.40 Mb/s"), "{tried}");
+    assert_eq!(promised("link r2")["whole"].as_f64(), Some(4e6), "a trial changes nothing");
     router.ask(&["flow", "release", "call"]);
     for component in ["link r2", "workers", "processors"] {
         assert_eq!(promised(component)["promised"], 0.0, "{component}");

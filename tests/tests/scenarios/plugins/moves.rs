@@ -24,6 +24,12 @@ fn moved_services_lose_no_packet_and_keep_their_state() {
     router.ask(&["plugin", "load", object.to_str().unwrap()]);
     router.ask(&[&["instance", "create", "hello", "c"][..], &load].concat());
     assert_eq!((level("s"), level("c")), ("offload".into(), "host".into()));
+    for name in ["s", "c"] {
+        let tried = router.json(&["instance", "move", name, "--level", "worker", "--dry-run"]);
+        assert_eq!(tried["levels"][name], "worker", "{tried}");
+        assert!(tried["components"].to_string().contains(&format!("instance {name}")), "{tried}");
+    }
+    assert_eq!((level("s"), level("c")), ("offload".into(), "host".into()), "a trial moves nothing");
     for (name, gate) in [("s", "monitor"), ("c", "process")] {
         router.ask(&["bind", name, "--gate", gate, "--filter", "proto udp dport 9000"]);
     }
@@ -43,9 +49,12 @@ fn moved_services_lose_no_packet_and_keep_their_state() {
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
     assert_eq!(read(&router, "c", "packets"), report.sent);
     assert_eq!(router.json(&["control", "s", "read"])["total"]["packets"], report.sent);
-    router.try_ask(&["instance", "move", "s", "--level", "host"]).assert_refused(1, &["built in"]);
     let much = ["instance", "move", "s", "--level", "worker", "--rate", "4000000000"];
-    router.try_ask(&much).assert_refused(1, &["lacks", "of worker", "would fit"]);
+    for more in [&[] as &[&str], &["--dry-run"]] {
+        let to_host = [&["instance", "move", "s", "--level", "host"][..], more].concat();
+        router.try_ask(&to_host).assert_refused(1, &["built in"]);
+        router.try_ask(&[&much[..], more].concat()).assert_refused(1, &["lacks", "of worker", "would fit"]);
+    }
     let claims = router.json(&["admission", "show"]).to_string();
     assert!(claims.contains("instance s") && claims.contains("instance c"), "{claims}");
     router.assert_conservation();
@@ -100,6 +109,14 @@ fn instances_leave_a_level_that_a_changed_allowance_excludes_and_lose_no_packet(
     });
     flows.iter().for_each(Flow::wait_for_arrival);
     router.ask(&["allowance", "add", "students", "user=[\"alice\"]"]);
+    let dry = ["allowance", "set", "students", "level=[\"worker\"]", "--dry-run"];
+    let tried = router.json(&dry);
+    assert_eq!(tried["levels"]["s"], "worker", "{tried}");
+    assert_eq!(tried["allowance"]["level"][0], "worker", "{tried}");
+    assert!(router.ask(&dry).contains("instance s would be at level worker"));
+    assert_eq!(level("s"), "offload", "a trial moves nothing");
+    let events = router.json(&["show", "events"]).to_string();
+    assert!(!events.contains("service-moved"), "{events}");
     for permitted in ["worker", "offload", "worker"] {
         flows.iter().for_each(|flow| flow.go_on(Duration::from_millis(60)));
         router.ask(&["allowance", "set", "students", &format!("level=[\"{permitted}\"]")]);
