@@ -166,6 +166,20 @@ impl Kept {
         }
     }
 
+    /// Stores the running configuration for a role below `admin`. The base keeps its origin, because `save`
+    /// without a file writes there, possibly as root. Another origin is recorded after the user's name.
+    pub(crate) fn keep_for_others(
+        self,
+        running: &Config,
+        order: Keep,
+        who: Who,
+    ) -> Result<(Draft, Revision), ControlError> {
+        let file = self.base.draft.origin.clone();
+        let origin = order.origin.filter(|origin| *origin != file).map(|origin| format!("{who}:{origin}"));
+        let (draft, revision) = self.keep(running, Keep { origin, ..order }, who)?;
+        Ok((Draft { origin: file, ..draft }, revision))
+    }
+
     pub(crate) fn keep(
         self,
         running: &Config,

@@ -239,6 +239,7 @@ impl Keep {
         let keep = move || {
             if role < Role::Admin {
                 kept.unless_privileged(&running, &order)?;
+                return kept.keep_for_others(&running, order, by);
             }
             kept.keep(&running, order, by)
         };

@@ -25,9 +25,31 @@ fn saved_configuration_is_a_revision_and_the_base_of_differences() {
         // If the request has no text, the base is stored, with the later changes written into it.
         add_filter(&router, "dport 23").await;
         let kept = keep(&router, Keep::default(), Role::Operator).await.unwrap();
-        assert_eq!((kept.number, kept.changes, &*kept.origin), (3, 1, "router.toml"));
+        assert_eq!((kept.number, kept.changes, &*kept.origin), (3, 1, "base.toml"));
         let kept = revision(&router, 3).await.text;
         assert!(kept.contains("dport 22") && kept.contains("dport 23"), "{kept}");
+    });
+}
+
+#[test]
+fn operator_does_not_choose_the_file_that_later_saves_write() {
+    with_router(async |router| {
+        let order = |origin: &str| Keep { origin: Some(origin.into()), ..Keep::default() };
+        let file = async || ask(&router, GetConfiguration).await.unwrap().origin;
+        for (number, other) in [(1, "/etc/profile.d/x.sh"), (2, "revision 2")] {
+            add_filter(&router, &format!("dport {number}")).await;
+            let kept = keep(&router, order(other), Role::Operator).await.unwrap();
+            assert_eq!(kept.origin, format!("router:{other}"));
+            // The newest revision has the same text, so none is added.
+            let again = keep(&router, order(other), Role::Operator).await.unwrap();
+            assert_eq!((again.number, file().await), (kept.number, "base.toml".to_owned()));
+        }
+        let kept = keep(&router, order("base.toml"), Role::Operator).await.unwrap();
+        assert_eq!((kept.origin.as_str(), file().await.as_str()), ("router:revision 2", "base.toml"));
+        // A save of an administrator names the file of later saves.
+        add_filter(&router, "dport 22").await;
+        let kept = keep(&router, order("/etc/router.toml"), Role::Admin).await.unwrap();
+        assert_eq!((kept.origin.as_str(), file().await.as_str()), ("/etc/router.toml", "/etc/router.toml"));
     });
 }
 
