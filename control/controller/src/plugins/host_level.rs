@@ -64,10 +64,10 @@ struct Said {
 
 impl Said {
     /// Queues an output for control, and wakes control. Returns false if the queue is full; the output is
-    /// then lost.
+    /// then lost. A failure always has room: failures are few, because a companion pauses after each.
     fn say(&self, says: HostSays) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = waiting.len() < MOST_WAITING;
+        let room = waiting.len() < MOST_WAITING || matches!(says, HostSays::Failed(_));
         if room {
             waiting.push_back(says);
         }
@@ -296,6 +296,7 @@ impl BindingTable for NoTable {
 mod tests {
     use std::time::Instant as Clock;
 
+    use millrace_plugin::Health;
     use millrace_plugin_abi::{Fault, Instant, LogLevel, Packets, PluginError, Progress};
 
     use super::*;
@@ -417,5 +418,21 @@ mod tests {
         // message is lost too: it arrives during the pause after the failure, unless this thread was delayed.
         let messages = report.messages;
         assert!(messages.lost >= 1 && messages.heard + messages.lost == 3, "{messages:?}");
+    }
+
+    #[test]
+    fn failure_is_not_lost_among_too_many_outputs() {
+        let said = Said { waiting: Mutex::default(), wake: Wake::new().unwrap() };
+        let instance = InstanceId(1);
+        let line = || Given { instance, context: 0, output: Output::Log(LogLevel::Debug, "busy".into()) };
+        for _ in 0..MOST_WAITING {
+            assert!(said.say(HostSays::Given(line())));
+        }
+        assert!(!said.say(HostSays::Given(line())));
+        let fault = Fault { kind: "empty", text: "nothing".into() };
+        assert!(said.say(HostSays::Failed(Failure { instance, fault, health: Health::Quarantined })));
+        let waiting = said.waiting.into_inner().unwrap();
+        assert_eq!(waiting.len(), MOST_WAITING + 1);
+        assert!(matches!(waiting.back(), Some(HostSays::Failed(_))));
     }
 }
