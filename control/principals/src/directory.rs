@@ -1,8 +1,8 @@
 //! Directories of groups: creation under a lock, and removal with all processes moved out.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -45,12 +45,13 @@ impl Claim {
     }
 }
 
-/// Creates a directory unless it exists.
+/// Creates a directory unless it exists. Other users can't open it, because whoever opens it can lock it,
+/// and a lock stands for a living router.
 ///
 /// # Errors
 /// The directory can't be created.
 pub(crate) fn create(path: &Path) -> Result<(), GroupError> {
-    match fs::create_dir(path) {
+    match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         result => result.map_err(GroupError::file("create", path)),
     }
@@ -164,6 +165,14 @@ mod tests {
         assert!(matches!(Claim::take(&path), Err(GroupError::InUse { .. })));
         drop(claim);
         Claim::take(&path).unwrap();
+    }
+
+    #[test]
+    fn claimed_directory_is_closed_to_other_users() {
+        let scratch = Scratch::new("claim-closed", &[]);
+        let path = scratch.join("millrace-a");
+        let _claim = Claim::take(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
     }
 
     #[test]
