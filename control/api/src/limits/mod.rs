@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,8 @@ pub(crate) struct Limits {
 }
 
 type Buckets = Arc<Mutex<HashMap<Key, Bucket>>>;
+/// Long-term rate of a bucket, per second, and its burst.
+type Rate = (f64, f64);
 
 /// Owner of a token bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -92,13 +94,26 @@ struct Bucket {
     at: Instant,
 }
 
+impl Bucket {
+    /// Returns the tokens that the bucket has at a time.
+    fn filled(self, (rate, burst): Rate, now: Instant) -> f64 {
+        let gained = now.saturating_duration_since(self.at).as_secs_f64() * rate;
+        (self.tokens + gained).min(burst)
+    }
+}
+
 impl Limits {
-    /// Takes a token for a request from the caller's bucket.
+    /// Takes a token for a request from the caller's bucket. A new bucket always gets room, so users without
+    /// a role, however many, keep nobody out.
     ///
     /// # Errors
     /// Returns 429 if the bucket is empty.
     pub fn request(&self, who: Key, now: Instant) -> Result<(), Problem> {
-        if take(&self.requests, who, (PER_SECOND, BURST), FILLED, now) {
+        let (mut buckets, rate) = (lock(&self.requests), (PER_SECOND, BURST));
+        if lacks_room(&mut buckets, &who, FILLED, now) {
+            remove_fullest(&mut buckets, rate, now);
+        }
+        if draw(&mut buckets, who, rate, now) {
             return Ok(());
         }
         let detail = format!(
@@ -120,21 +135,41 @@ impl Limits {
     }
 }
 
+fn lock(buckets: &Buckets) -> MutexGuard<'_, HashMap<Key, Bucket>> {
+    buckets.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Takes a token from a caller's bucket. Returns false if the bucket is empty, or if there is no room for a
-/// new bucket. At the maximum number of buckets, first removes those unused for `full_after`: such a bucket
-/// is full again, so a new bucket can replace it when its caller returns.
-fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Duration, now: Instant) -> bool {
-    let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
-    if buckets.len() >= BUCKETS && !buckets.contains_key(&key) {
-        buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < full_after);
-        if buckets.len() >= BUCKETS {
-            return false;
-        }
+/// new bucket.
+fn take(buckets: &Buckets, key: Key, rate: Rate, full_after: Duration, now: Instant) -> bool {
+    let mut buckets = lock(buckets);
+    !lacks_room(&mut buckets, &key, full_after, now) && draw(&mut buckets, key, rate, now)
+}
+
+/// Returns whether a new bucket for this caller has no room. At the maximum number of buckets, first removes
+/// those unused for `full_after`: such a bucket is full again, so a new bucket can replace it when its caller
+/// returns.
+fn lacks_room(buckets: &mut HashMap<Key, Bucket>, key: &Key, full_after: Duration, now: Instant) -> bool {
+    if buckets.len() < BUCKETS || buckets.contains_key(key) {
+        return false;
     }
-    let bucket = buckets.entry(key).or_insert(Bucket { tokens: burst, at: now });
-    let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * rate;
-    bucket.tokens = (bucket.tokens + gained).min(burst);
-    bucket.at = now;
+    buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < full_after);
+    buckets.len() >= BUCKETS
+}
+
+/// Removes the bucket with the most tokens. Its caller gains the fewest from a new bucket.
+fn remove_fullest(buckets: &mut HashMap<Key, Bucket>, rate: Rate, now: Instant) {
+    let tokens = |bucket: &Bucket| bucket.filled(rate, now);
+    let fullest = buckets.iter().max_by(|(_, one), (_, other)| tokens(one).total_cmp(&tokens(other)));
+    if let Some(key) = fullest.map(|(key, _)| key.clone()) {
+        buckets.remove(&key);
+    }
+}
+
+/// Takes a token from a caller's bucket, which is full if it is new. Returns false if the bucket is empty.
+fn draw(buckets: &mut HashMap<Key, Bucket>, key: Key, rate: Rate, now: Instant) -> bool {
+    let bucket = buckets.entry(key).or_insert(Bucket { tokens: rate.1, at: now });
+    *bucket = Bucket { tokens: bucket.filled(rate, now), at: now };
     if bucket.tokens < 1.0 {
         return false;
     }
@@ -227,6 +262,20 @@ mod tests {
         let later = now + Duration::from_millis(500);
         let granted = (0..10_000).filter(|_| limits.request(Key::User(Some(1)), later).is_ok()).count();
         assert!((999..=1001).contains(&granted), "{granted}");
+    }
+
+    #[test]
+    fn many_users_keep_no_other_user_out() {
+        let (limits, now) = (Limits::default(), Instant::now());
+        let asks = |uid| limits.request(Key::User(Some(uid)), now).is_ok();
+        // A user may act as all users of its range of subordinate ids.
+        assert!((1..=BUCKETS as u32).all(asks));
+        assert!(asks(0));
+        while asks(7) {}
+        // An empty bucket is not the one that makes room.
+        assert!((20_000..20_010).all(asks));
+        assert!(!asks(7));
+        assert_eq!(limits.requests.lock().unwrap().len(), BUCKETS);
     }
 
     #[test]
