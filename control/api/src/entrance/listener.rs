@@ -1,7 +1,7 @@
 //! Unix socket of the daemon: one router per path. Starting replaces a stale socket; ending removes the
 //! socket's file.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -137,6 +137,9 @@ fn unmake(made: &Option<PathBuf>) {
     }
 }
 
+/// Locks the directory against other routers. A router holds the lock for a moment only. If it is still held
+/// after [`PATIENCE`], another program holds it: any user can lock a directory that it may read. The router
+/// then starts without the lock.
 fn lock(directory: &Path) -> Result<File, ApiError> {
     let file = File::open(directory).map_err(ApiError::system("open the directory", directory))?;
     let deadline = Instant::now() + PATIENCE;
@@ -144,8 +147,9 @@ fn lock(directory: &Path) -> Result<File, ApiError> {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
-            Err(error) => {
-                return Err(ApiError::system("lock the directory", directory)(io::Error::from(error)));
+            Err(TryLockError::WouldBlock) => return Ok(file),
+            Err(TryLockError::Error(error)) => {
+                return Err(ApiError::system("lock the directory", directory)(error));
             }
         }
     }

@@ -63,6 +63,18 @@ async fn of_many_that_replace_a_dead_socket_one_wins() {
 }
 
 #[tokio::test]
+async fn lock_of_another_program_does_not_prevent_the_start() {
+    let directory = TestDirectory::new();
+    let path = directory.join("r.sock");
+    let other = File::open(path.parent().unwrap()).unwrap();
+    other.lock().unwrap();
+    drop(net::UnixListener::bind(&path).unwrap());
+    let _listener = Listener::bind(&path).unwrap();
+    UnixStream::connect(&path).await.unwrap();
+    assert!(matches!(Listener::look(&path), Err(ApiError::Occupied { .. })));
+}
+
+#[tokio::test]
 async fn file_at_the_socket_path_stays() {
     let directory = TestDirectory::new();
     let path = directory.join("notes");
