@@ -282,7 +282,8 @@ fn remedy(error: &io::Error, policy: Policy, thread: Pid) -> String {
         (Some(libc::ESRCH), _) => "the thread has ended".to_owned(),
         (Some(libc::EPERM), Policy::Fifo { .. } | Policy::RoundRobin { .. }) => without_share(thread)
             .unwrap_or_else(|| {
-                "give the router CAP_SYS_NICE (root), or RLIMIT_RTPRIO of this priority (`ulimit -r`)"
+                "give the router CAP_SYS_NICE (root), or RLIMIT_RTPRIO of this priority (`ulimit -r`); a \
+                 systemd unit also needs RestrictRealtime=no"
                     .to_owned()
             }),
         (Some(libc::EPERM | libc::EACCES), Policy::Other { .. }) => {
@@ -295,13 +296,14 @@ fn remedy(error: &io::Error, policy: Policy, thread: Pid) -> String {
 
 /// Returns the remedy for a thread whose group has no real-time share; `None` if it has one, or if its group
 /// is not the reason. Groups of version 2 have no shares: a kernel with `CONFIG_RT_GROUP_SCHED` refuses the
-/// policies there even to a thread with `CAP_SYS_NICE`.
+/// policies there even to a thread with `CAP_SYS_NICE`. So does systemd with `RestrictRealtime=yes`.
 fn without_share(thread: Pid) -> Option<String> {
     let machine = Machine::of_thread(thread).ok()?;
     let place = machine.place(Controller::Cpu)?;
     if place.version == Version::V2 {
         let remedy = "its control group has no real-time share (CONFIG_RT_GROUP_SCHED): boot with version 1 \
-                      of control groups or with rt_group_sched=0, or use a nice value";
+                      of control groups or with rt_group_sched=0, or use a nice value; or its systemd unit \
+                      forbids the policy: set RestrictRealtime=no there";
         return has_sys_nice().then(|| remedy.to_owned());
     }
     let file = place.own.join(crate::group::RUNTIME);
@@ -420,6 +422,13 @@ mod tests {
                 assert!(text.contains("real-time share") || text.contains("CAP_SYS_NICE"), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn remedy_for_a_realtime_policy_names_the_setting_of_the_unit() {
+        let denied = io::Error::from_raw_os_error(libc::EPERM);
+        let text = remedy(&denied, Policy::Fifo { priority: 1 }, Pid::this());
+        assert!(text.contains("RestrictRealtime=no") || text.contains("write microseconds"), "{text}");
     }
 
     #[test]
