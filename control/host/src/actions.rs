@@ -9,7 +9,7 @@ use crate::netlink::decode::decode;
 use crate::netlink::request::{ACK, DUMP, Request};
 use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
-use crate::state::message::KernelMessage;
+use crate::state::message::{KernelMessage, RouteEntry};
 use crate::{Family, HostError, HostNextHop, RouteKind};
 
 /// The `proto` number of routes that Millrace installs; iproute2 has no name for it.
@@ -114,20 +114,33 @@ impl Actions {
     }
 
     /// Removes the routes of an earlier run of Millrace whose prefix and metric are not in `keep`. Returns
-    /// the number of removed routes.
-    pub fn sweep_routes(&mut self, keep: &[(IpNet, u32)]) -> Result<usize, HostError> {
-        let keep: Vec<(IpNet, u32)> =
+    /// the number of removed routes. Routes through a device of another router (`is_others`, by index) stay,
+    /// and count as foreign.
+    pub fn sweep_routes(
+        &mut self,
+        keep: &[(IpNet, u32)],
+        mut is_others: impl FnMut(u32) -> bool,
+    ) -> Result<usize, HostError> {
+        let keep: HashSet<(IpNet, u32)> =
             keep.iter().map(|(prefix, metric)| (*prefix, kernel_metric(*prefix, *metric))).collect();
-        let mut stale = self.own_routes()?;
-        stale.retain(|route| !keep.contains(route));
+        let mut earlier = self.routes_of_millrace()?;
+        earlier.retain(|route| !route.next_hops.iter().any(|hop| is_others(hop.ifindex)));
+        let earlier = earlier.iter().map(|route| (route.prefix, route.metric));
+        let (own, stale): (HashSet<_>, HashSet<_>) = earlier.partition(|route| keep.contains(route));
         for (prefix, metric) in &stale {
             self.remove_route(*prefix, *metric)?;
         }
+        self.known = Some(own);
         Ok(stale.len())
     }
 
-    /// Returns prefix and metric of Millrace's own routes in the main table.
+    /// Returns prefix and metric of the routes in the main table that Millrace has installed.
     pub fn own_routes(&mut self) -> Result<Vec<(IpNet, u32)>, HostError> {
+        let routes = self.routes_of_millrace()?;
+        Ok(routes.into_iter().map(|route| (route.prefix, route.metric)).collect())
+    }
+
+    fn routes_of_millrace(&mut self) -> Result<Vec<RouteEntry>, HostError> {
         let mut own = Vec::new();
         for family in [Family::Ipv4, Family::Ipv6] {
             let mut header = [0; 12];
@@ -138,7 +151,7 @@ impl Actions {
                 if let Some(KernelMessage::Route(route, _)) = decode(kind, 0, payload)
                     && (route.table, route.protocol) == (u32::from(MAIN), PROTOCOL_MILLRACE)
                 {
-                    own.push((route.prefix, route.metric));
+                    own.push(route);
                 }
             })?;
         }
@@ -317,9 +330,29 @@ mod tests {
                 earlier.install_route(&route).unwrap();
             }
             let mut actions = Actions::open().unwrap();
-            assert_eq!(actions.sweep_routes(&[("10.1.0.0/16".parse().unwrap(), 20)]).unwrap(), 2);
+            let keep = [("10.1.0.0/16".parse().unwrap(), 20)];
+            assert_eq!(actions.sweep_routes(&keep, |_| false).unwrap(), 2);
             assert_eq!(actions.own_routes().unwrap(), [("10.1.0.0/16".parse().unwrap(), 20)]);
             assert!(ip("route show 10.5.0.0/16").contains("static"));
+        });
+    }
+
+    #[test]
+    fn sweep_keeps_the_routes_of_another_router() {
+        in_namespace(|| async {
+            veth_pair();
+            ip("addr add 10.9.0.1/24 dev far");
+            let far = nix::net::if_::if_nametoindex("far").unwrap();
+            let mut theirs = unicast("10.2.0.0/16", &["10.9.0.2"]);
+            theirs.next_hops[0].ifindex = far;
+            let mut others = Actions::open().unwrap();
+            others.install_route(&theirs).unwrap();
+            others.install_route(&unicast("10.1.0.0/16", &["10.0.0.2"])).unwrap();
+            let mut actions = Actions::open().unwrap();
+            assert_eq!(actions.sweep_routes(&[], |index| index == far).unwrap(), 1);
+            actions.install_route(&unicast("10.2.0.0/16", &["10.0.0.2"])).unwrap_err();
+            assert_eq!(actions.own_routes().unwrap(), [("10.2.0.0/16".parse().unwrap(), 20)]);
+            assert!(ip("route show 10.2.0.0/16").contains("10.9.0.2"));
         });
     }
 

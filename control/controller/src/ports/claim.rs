@@ -27,8 +27,7 @@ impl Claim {
     /// of that router.
     pub fn take(ifindex: u32, name: &str) -> Result<Self, ControlError> {
         let failed = |error| ControlError::system(&format!("claim device {name:?}"), error);
-        let address =
-            UnixAddr::new_abstract(format!("millrace/device/{ifindex}").as_bytes()).map_err(failed)?;
+        let address = address(ifindex).map_err(failed)?;
         let socket = new_socket()?;
         match bind(socket.as_raw_fd(), &address) {
             Ok(()) => {}
@@ -38,6 +37,17 @@ impl Claim {
         listen(&socket, Backlog::MAXCONN).map_err(failed)?;
         Ok(Self { _socket: socket })
     }
+
+    /// Whether a router of the network namespace holds the device with index `ifindex`.
+    pub fn is_taken(ifindex: u32) -> bool {
+        let (Ok(address), Ok(probe)) = (address(ifindex), new_socket()) else { return false };
+        // A full backlog means that a router listens.
+        matches!(connect(probe.as_raw_fd(), &address), Ok(()) | Err(Errno::EAGAIN))
+    }
+}
+
+fn address(ifindex: u32) -> nix::Result<UnixAddr> {
+    UnixAddr::new_abstract(format!("millrace/device/{ifindex}").as_bytes())
 }
 
 fn new_socket() -> Result<OwnedFd, ControlError> {
@@ -73,7 +83,9 @@ mod tests {
             refused.contains("\"eth7\"") && refused.contains(&std::process::id().to_string()),
             "{refused}"
         );
+        assert!(Claim::is_taken(index));
         drop(claim);
+        assert!(!Claim::is_taken(index));
         Claim::take(index, "eth7").unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! Changes configured routes, and installs configured routes again that the kernel lacks.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use ipnet::IpNet;
@@ -12,6 +13,7 @@ use crate::ControlError;
 use crate::events::Events;
 use crate::kernel::Kernel;
 use crate::model::Model;
+use crate::ports::claim::Claim;
 use crate::ports::devices::Devices;
 use crate::routes::Routes;
 use crate::routes::changes::own_route;
@@ -65,7 +67,11 @@ impl ConfiguredRoutes<'_> {
         let Some(actions) = &mut self.kernel.actions else { return Ok(()) };
         let keep: Vec<_> = routes.iter().map(|route| (route.prefix, route.metric)).collect();
         let failed = |error| ControlError::system("install the configured routes in the kernel", error);
-        actions.sweep_routes(&keep).map_err(failed)?;
+        let (devices, mut taken) = (self.devices.by_index(), HashMap::new());
+        let is_others = |index: u32| {
+            !devices.contains_key(&index) && *taken.entry(index).or_insert_with(|| Claim::is_taken(index))
+        };
+        actions.sweep_routes(&keep, is_others).map_err(failed)?;
         let now = Instant::now();
         for route in &routes {
             actions.install_route(route).map_err(failed)?;
