@@ -10,10 +10,12 @@
 //!   capabilities, and gains none by starting programs. It makes no system call that reaches into other
 //!   processes or the kernel.
 //! - [`leave_origin`] and [`limit_process`] are for processes that work for a privileged process: they give up
-//!   files, user, privileges and resources.
+//!   files, user, privileges and resources. [`only_read_libraries`] and [`reach_no_files`] leave them the files that
+//!   their code needs.
 
 mod calls;
 mod error;
+mod libraries;
 mod look;
 mod privileges;
 mod process;
@@ -28,4 +30,4 @@ pub use look::{Confinement, look};
 pub use privileges::Privileges;
 pub use process::{NOBODY, ProcessLimits, execute_standard_input, leave_origin, limit_process};
 pub use thread::confine_thread;
-pub use writable::{only_read_files, reach_no_files};
+pub use writable::{only_read_libraries, reach_no_files};

@@ -9,11 +9,11 @@ use landlock::{
     RulesetCreatedAttr, RulesetError,
 };
 
-use crate::ConfineError;
+use crate::{ConfineError, libraries};
 
 /// Top-level folders in which no thread may create or change files: kernel settings and devices.
 const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// Step that errors of [`only_read_files`] and [`reach_no_files`] name.
+/// Step that errors of [`only_read_libraries`] and [`reach_no_files`] name.
 const FILES: &str = "restrict access to files (Landlock)";
 /// Null device, which started programs get as input and output.
 const NOTHING: &str = "/dev/null";
@@ -67,26 +67,28 @@ pub fn reach_no_files() -> Result<(), ConfineError> {
     restrict().map_err(|error: RulesetError| ConfineError::of(FILES)(error))
 }
 
-/// Keeps the calling thread, and the threads that it starts, from opening files for writing, and from reading
-/// in `/dev`, `/proc` and `/sys`, where other processes and the kernel are visible (Landlock). On a kernel
-/// without Landlock, this has no effect.
+/// Keeps the calling thread, and the threads that it starts, from opening any file except shared libraries of the
+/// system and the lists by which a loader finds them. These can only be read (Landlock). Files in memory stay usable. On
+/// a kernel without Landlock, this has no effect.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn only_read_files() -> Result<(), ConfineError> {
-    let failed = ConfineError::of(FILES);
+pub fn only_read_libraries() -> Result<(), ConfineError> {
     let restrict = || {
         let reads = AccessFs::ReadFile | AccessFs::ReadDir;
         let handled = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_write(ABI::V3) | reads)?;
         let mut rules = handled.create()?;
-        for directory in directories() {
-            rules = allow(rules, &directory, reads)?;
+        for folder in libraries::folders() {
+            rules = allow(rules, &folder, reads)?;
+        }
+        for list in libraries::LISTS {
+            rules = allow(rules, Path::new(list), AccessFs::ReadFile.into())?;
         }
         rules.restrict_self().map(drop)
     };
-    restrict().map_err(|error: RulesetError| failed(error))
+    restrict().map_err(|error: RulesetError| ConfineError::of(FILES)(error))
 }
 
 /// Adds a rule that allows accesses below a path; a missing path needs no rule.

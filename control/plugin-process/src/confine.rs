@@ -10,21 +10,25 @@
 //! The other steps depend on the form of the plugin:
 //!
 //! - **Shared object**: the process limits its memory and files before it loads the object, whose constructors run.
-//!   Loading needs files. The process can't write files, or read in `/dev`, `/proc` and `/sys`. A seccomp filter
+//!   Loading needs files: the process can read the system's shared libraries, and no other file. A seccomp filter
 //!   allows only the system calls for computing and for reading files. After the object is loaded, and before the
-//!   plugin gets any input, the process installs a second filter. From then on it can only compute: it can't open
-//!   a file or socket, start a process or thread, or make memory executable. The keeper ends a process that isn't
+//!   process calls a function of the plugin, it installs a second filter. From then on it can only compute: it can't
+//!   open a file or socket, start a process or thread, or make memory executable. The keeper ends a process that isn't
 //!   ready in time.
+//!
+//!   A constructor shares the memory of the process, so it could serve the worker itself, and never let the process
+//!   install the second filter. No check of the router could tell: the constructor can do all that the process can. It
+//!   gains the libraries, which hold no secrets, and executable memory, which does nothing beyond the system calls.
 //! - **Executable without shared libraries**: the process limits its memory and files, and can't open any file.
 //!   A seccomp filter allows only the system calls for computing, for executing the file, and for the start of
 //!   its C library. Then it executes the file. So all code of the plugin can only compute.
-//! - **Executable with shared libraries**: its loader reads files, and makes memory executable. The process can't
-//!   write files, or read in `/dev`, `/proc` and `/sys`. The same limits hold as above, but the process may open
-//!   one file at a time. All this holds as long as the process runs.
+//! - **Executable with shared libraries**: its loader reads files, and makes memory executable. The process can read
+//!   the system's shared libraries, one at a time, and no other file. The same limits hold as above. All this holds as
+//!   long as the process runs.
 
 use millrace_confine::{
     Calls, ConfineError, NOBODY, ProcessLimits, execute_standard_input, leave_origin, limit_process,
-    only_read_files, reach_no_files,
+    only_read_libraries, reach_no_files,
 };
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -44,12 +48,12 @@ const LOADED_FILES: u64 = 4;
 /// [`ConfineError`] if the kernel refuses a step: the process must then end.
 pub(crate) fn begin_loading(number: u32) -> Result<(), ConfineError> {
     leave_router(number)?;
-    only_read_files()?;
+    only_read_libraries()?;
     limit_process(ProcessLimits { files: LOADED_FILES, ..LIMITS })?;
     Calls::LOADING.leave_to_process()
 }
 
-/// Confines this process, which has loaded a shared object, to computing.
+/// Confines all threads of this process, which has loaded a shared object, to computing.
 ///
 /// # Errors
 /// As for [`begin_loading`].
@@ -67,7 +71,7 @@ pub(crate) fn execute(number: u32, has_libraries: bool) -> ConfineError {
             false => (0, Calls::STARTING),
             true => (1, Calls::STARTING_DYNAMIC),
         };
-        if has_libraries { only_read_files() } else { reach_no_files() }?;
+        if has_libraries { only_read_libraries() } else { reach_no_files() }?;
         limit_process(ProcessLimits { files, ..LIMITS })?;
         calls.leave_to_process()
     };

@@ -16,8 +16,9 @@ use serde_json::{Map, Value};
 
 /// Plugin whose packets with a first byte of 1 crash it, of 2 hang it, of 3 make it tamper with its memory, of 4 end it,
 /// and of 5 make it sleep for ever. On the message `try`, it tries forbidden system calls, and replies with the numbers
-/// of those that succeed. With `SAVE`, it saves a state in so many milliseconds, and restores the state. An executable
-/// without libraries also tries to execute another program.
+/// of those that succeed. With `SAVE`, it saves a state in so many milliseconds, and restores the state. With `SERVE`,
+/// its constructor serves the worker and never returns. An executable without libraries also tries to execute another
+/// program.
 const CODE: &str = r##"
 #define _GNU_SOURCE
 #include "millrace.h"
@@ -38,12 +39,16 @@ __attribute__((constructor)) static void at_start(void) {
     int written = open("/tmp/millrace-process-test", O_CREAT | O_WRONLY, 0600);
     void *much = mmap(0, 2UL << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     struct rlimit limit = {64, 64};
-    snprintf(early, sizeof early, "%d %d %d %d %d %d %d %d %d", written >= 0, socket(AF_INET, SOCK_DGRAM, 0) >= 0,
+    snprintf(early, sizeof early, "%d %d %d %d %d %d %d %d %d %d", written >= 0, socket(AF_INET, SOCK_DGRAM, 0) >= 0,
         syscall(SYS_fork) >= 0, open("/proc/1/status", O_RDONLY) >= 0, open("/proc/self/maps", O_RDONLY) >= 0,
         much != MAP_FAILED, syscall(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0) >= 0,
-        syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, 0) >= 0, syscall(SYS_memfd_create, "more", 0) >= 0);
+        syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, 0) >= 0, syscall(SYS_memfd_create, "more", 0) >= 0,
+        open("/etc/passwd", O_RDONLY) >= 0);
 #ifdef HANG
     for (;;) __asm__ volatile("");
+#endif
+#ifdef SERVE
+    millrace_serve();
 #endif
 }
 static long now(void) {

@@ -57,11 +57,14 @@ impl Object {
     /// Loads a copy of a checked object, and passes it `host`, the table of the router's functions. The object's
     /// constructors run.
     pub fn load(bytes: &[u8], host: &'static Host) -> Result<Self, ObjectError> {
-        Self::load_file(&sealed(bytes)?, host)
+        let object = Self::load_file(&sealed(bytes)?)?;
+        object.attach(host);
+        Ok(object)
     }
 
-    /// Loads the checked object in a sealed memory file, as [`load`](Self::load) does.
-    pub fn load_file(file: &File, host: &'static Host) -> Result<Self, ObjectError> {
+    /// Loads the checked object in a sealed memory file. The object's constructors run, and none of its functions. The
+    /// object needs the table of the router's functions before its first call (`attach`).
+    pub fn load_file(file: &File) -> Result<Self, ObjectError> {
         let library = Library::open(file)?;
         let exports = Exports {
             manifest: library.required(MANIFEST)?,
@@ -76,7 +79,6 @@ impl Object {
             restore: library.function(export::RESTORE),
             message: library.function(export::MESSAGE),
         };
-        exports.attach(host);
         Ok(Self(exports))
     }
 

@@ -11,8 +11,8 @@ use crate::runtime::native::elf::manifest_bytes;
 use crate::runtime::native::object::Object;
 
 /// Loads the shared object in the file `object`, and serves the worker at the other end of `memory`. Calls
-/// `confine` after the object is loaded, and before the plugin gets any input. Returns only if that is not
-/// possible any more.
+/// `confine` after the object is loaded, which runs its constructors, and before the first call of a function of the
+/// plugin. Returns only if that is not possible any more.
 ///
 /// # Errors
 /// Describes why the object can't be loaded, the process can't be confined, or the exchange is broken.
@@ -29,10 +29,11 @@ pub fn serve(
     let stated = manifest_bytes(&bytes).map_err(|error| error.to_string())?;
     let channel = Channel::open(memory)?;
     // The router has sealed the file, so that the process needs no copy.
-    let object = Object::load_file(&file, &HOST).map_err(|error| error.to_string())?;
+    let object = Object::load_file(&file).map_err(|error| error.to_string())?;
+    confine()?;
+    object.attach(&HOST);
     object.check(stated).map_err(|error| error.to_string())?;
     drop((bytes, file));
-    confine()?;
     millrace_process::serve(channel, &object)
 }
 
