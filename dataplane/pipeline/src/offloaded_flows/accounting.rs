@@ -135,7 +135,7 @@ impl Accounting<'_> {
 impl OffloadedFlows {
     /// Returns whether a flow has so many upcalls that the worker should treat it. Upcalls during an
     /// overload, a stalled grace period or a suspension of the flow cache don't count.
-    fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
+    pub(super) fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
         let Self { entries, cache, quiescence, published, .. } = self;
         let Some(entry) = entries.get_mut(slot as usize).and_then(Option::as_mut) else { return false };
         let is_hindered = cache.is_overloaded(entry.key.port) || quiescence.is_stalled(now);

@@ -4,7 +4,7 @@ use millrace_classify::FlowIndex;
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
-use super::upcalls::KeptUp;
+use super::upcalls::{BackOffs, Upcalls};
 
 /// Offload state of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,7 +68,7 @@ impl From<PackedState> for FlowState {
 #[derive(Debug, Default)]
 pub(super) struct FlowStates {
     by_record: Vec<PackedState>,
-    kept_up: KeptUp,
+    back_offs: BackOffs,
 }
 
 impl FlowStates {
@@ -115,14 +115,28 @@ impl FlowStates {
     /// Keeps a flow at the worker for some time because of its upcalls. Does nothing if the number of such
     /// flows is at its limit.
     pub fn keep_up(&mut self, flow: FlowIndex, key: FlowKey, now: Instant) {
-        if self.kept_up.add(flow, key, now) {
+        if self.back_offs.keep_up(flow.slot(), key, now) {
             self.set(flow, FlowState::KeptUp);
         }
     }
 
     /// Returns whether a flow stays at the worker because it had too many upcalls.
     pub fn is_kept_up(&self, flow: FlowIndex, key: &FlowKey, now: Instant) -> bool {
-        self.get(flow) == FlowState::KeptUp && self.kept_up.has(flow, key, now)
+        self.get(flow) == FlowState::KeptUp && self.back_offs.keeps_up(flow.slot(), key, now)
+    }
+
+    /// Marks a flow as due that has lost its entry because a packet waits at the worker. Its next entry continues the
+    /// counts of upcalls.
+    pub fn withdraw(&mut self, flow: FlowIndex, key: FlowKey, upcalls: Upcalls, now: Instant) {
+        self.back_offs.withdraw(flow.slot(), key, upcalls, now);
+        self.set(flow, FlowState::Due);
+    }
+
+    /// Records the entry of a flow. Returns the counts of upcalls that the entry continues, if the flow's last entry was
+    /// withdrawn.
+    pub fn begin_entry(&mut self, flow: FlowIndex, key: &FlowKey, slot: u32) -> Option<Upcalls> {
+        self.set(flow, FlowState::Entry(slot));
+        self.back_offs.end(flow.slot(), key)
     }
 }
 

@@ -16,7 +16,7 @@
 //!
 //! *Order.* The XDP program uses an entry only when the workers are done with all earlier packets of its flow
 //! ([`Quiescence`]). That does not cover packets that wait for the processor or an instance, so the worker removes
-//! the entry of their flow (`offer`).
+//! the entry of their flow (`offer`). The next entry of the flow continues its counts of upcalls (`upcalls`).
 //!
 //! *Traces and captures.* The start of a trace or capture makes all entries outdated, and entries of observed
 //! flows are not renewed until it ends. So the trace or capture sees all packets of these flows. Other flows
@@ -242,9 +242,9 @@ impl OffloadedFlows {
             self.entries.resize(place + 1, None);
         }
         self.uses.begin(&entry.plan);
-        self.states.set(entry.flow, FlowState::Entry(slot));
+        let upcalls = self.states.begin_entry(entry.flow, &entry.key, slot).unwrap_or(entry.upcalls);
         if let Some(vacant) = self.entries.get_mut(place) {
-            *vacant = Some(entry);
+            *vacant = Some(Entry { upcalls, ..entry });
         }
         self.settling.push(slot);
         self.counts.inserted += 1;

@@ -82,18 +82,24 @@ impl OffloadStage<'_> {
             if is_plain(work, index) {
                 self.offer_one(packet.hash, &work.keys[index], flow, now);
             } else if let Fate::Kept(_) = work.fates[index] {
-                self.withdraw(&work.keys[index], flow);
+                self.withdraw(&work.keys[index], flow, now);
             }
         }
     }
 
     /// Removes the entry of a flow with a packet that waits, for the processor or an instance: no grace period covers
     /// the wait, so later packets of the flow would overtake it. The flow's next packet that does not wait gets an entry
-    /// again.
-    fn withdraw(&mut self, key: &FlowKey, flow: FlowIndex) {
-        if let Some(slot) = self.offload.slot_of(flow, key) {
-            self.accounting().remove(slot);
-            self.offload.states.set(flow, FlowState::Due);
+    /// again, unless the flow had too many upcalls by now. The packet that waits is one of them.
+    fn withdraw(&mut self, key: &FlowKey, flow: FlowIndex, now: Instant) {
+        let Some(slot) = self.offload.slot_of(flow, key) else { return };
+        self.offload.count_upcall(slot);
+        self.accounting().account(slot, now);
+        let is_better_up = self.offload.is_better_up(slot, now);
+        let Some(upcalls) = self.offload.entry(slot).map(|entry| entry.upcalls) else { return };
+        self.accounting().remove(slot);
+        match is_better_up {
+            true => self.offload.states.keep_up(flow, *key, now),
+            false => self.offload.states.withdraw(flow, *key, upcalls, now),
         }
     }
 

@@ -32,6 +32,11 @@ impl<V> RecentFlows<V> {
         self.flows.get(&flow)
     }
 
+    /// Removes and returns the value of a flow.
+    pub fn remove(&mut self, flow: u32) -> Option<V> {
+        self.flows.remove(&flow)
+    }
+
     /// Sets the value of a flow. If the table is full, first removes all values that are not `current`, at
     /// most once per [`SWEEP_INTERVAL`]. Returns whether there was room.
     pub fn insert(&mut self, flow: u32, value: V, now: Instant, current: impl Fn(&V) -> bool) -> bool {
@@ -73,5 +78,6 @@ mod tests {
         assert!(recent.insert(7, 0, start, counted) && recent.get(7) == Some(&0));
         assert!(recent.insert(5000, 1, start + SWEEP_INTERVAL, counted));
         assert_eq!((recent.get(7), recent.get(5000)), (None, Some(&1)));
+        assert_eq!((recent.remove(5000), recent.remove(5000)), (Some(1), None));
     }
 }

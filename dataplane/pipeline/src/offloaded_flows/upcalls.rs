@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use millrace_classify::FlowIndex;
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
@@ -57,25 +56,61 @@ impl Upcalls {
     }
 }
 
-/// Flows that left the offload, each with the time until which it stays at the worker. If there is no room
-/// for a flow here, it may be offloaded again at once.
-#[derive(Debug, Default)]
-pub(super) struct KeptUp(RecentFlows<(FlowKey, Instant)>);
+/// Flow without an entry that had upcalls.
+#[derive(Clone, Copy, Debug)]
+enum BackOff {
+    /// The flow had too many upcalls, and stays at the worker until this time.
+    KeptUp(Instant),
+    /// The flow lost its entry because a packet waited at the worker. Its next entry continues these counts.
+    Withdrawn(Upcalls),
+}
 
-impl KeptUp {
+impl BackOff {
+    /// Returns whether the flow still stays at the worker.
+    fn keeps_up(&self, now: Instant) -> bool {
+        matches!(self, Self::KeptUp(until) if now < *until)
+    }
+}
+
+/// Flows that left the offload, by the slots of their records. If there is no room for a flow here, it may be offloaded
+/// again at once, and its counts begin anew. In a full table, all withdrawn flows lose their places.
+#[derive(Debug, Default)]
+pub(super) struct BackOffs(RecentFlows<(FlowKey, BackOff)>);
+
+impl BackOffs {
     /// Keeps a flow at the worker from now on. Returns whether there was room.
-    pub fn add(&mut self, flow: FlowIndex, key: FlowKey, now: Instant) -> bool {
-        self.0.insert(flow.slot(), (key, now + STAYS_UP), now, |(_, until)| *until > now)
+    pub fn keep_up(&mut self, record: u32, key: FlowKey, now: Instant) -> bool {
+        self.insert(record, (key, BackOff::KeptUp(now + STAYS_UP)), now)
+    }
+
+    /// Keeps the counts of a flow whose entry is withdrawn.
+    pub fn withdraw(&mut self, record: u32, key: FlowKey, upcalls: Upcalls, now: Instant) {
+        // Without room, the counts begin anew.
+        let _ = self.insert(record, (key, BackOff::Withdrawn(upcalls)), now);
+    }
+
+    fn insert(&mut self, record: u32, back_off: (FlowKey, BackOff), now: Instant) -> bool {
+        self.0.insert(record, back_off, now, |(_, back_off)| back_off.keeps_up(now))
     }
 
     /// Returns whether a flow still stays at the worker.
-    pub fn has(&self, flow: FlowIndex, key: &FlowKey, now: Instant) -> bool {
-        self.0.get(flow.slot()).is_some_and(|(own, until)| own == key && now < *until)
+    pub fn keeps_up(&self, record: u32, key: &FlowKey, now: Instant) -> bool {
+        self.0.get(record).is_some_and(|(own, back_off)| own == key && back_off.keeps_up(now))
+    }
+
+    /// Ends the back-off of a flow that gets an entry. Returns the counts of its withdrawn entry.
+    pub fn end(&mut self, record: u32, key: &FlowKey) -> Option<Upcalls> {
+        match self.0.remove(record)? {
+            (own, BackOff::Withdrawn(upcalls)) if own == *key => Some(upcalls),
+            _ => None,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use millrace_units::PortId;
+
     use super::*;
 
     fn after(millis: u64) -> Instant {
@@ -87,6 +122,22 @@ mod tests {
         (0..up).for_each(|_| upcalls.count());
         upcalls.treated(treated);
         upcalls
+    }
+
+    #[test]
+    fn withdrawn_flow_continues_its_counts_once_and_one_that_is_kept_up_begins_anew() {
+        let mut back_offs = BackOffs::default();
+        let key = |port| FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (port, 2), PortId(0));
+        let (flow, now) = (3, after(0));
+        back_offs.withdraw(flow, key(1), upcalls(20, 3), now);
+        assert!(!back_offs.keeps_up(flow, &key(1), now));
+        assert_eq!(back_offs.end(flow, &key(1)).map(|counts| (counts.up, counts.treated)), Some((20, 3)));
+        assert!(back_offs.end(flow, &key(1)).is_none());
+        back_offs.withdraw(flow, key(1), upcalls(20, 3), now);
+        assert!(back_offs.end(flow, &key(2)).is_none(), "another flow has the record");
+        assert!(back_offs.keep_up(flow, key(1), now) && back_offs.keeps_up(flow, &key(1), after(59_999)));
+        assert!(!back_offs.keeps_up(flow, &key(1), after(60_000)));
+        assert!(back_offs.end(flow, &key(1)).is_none());
     }
 
     #[test]

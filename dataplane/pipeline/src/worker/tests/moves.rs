@@ -413,26 +413,48 @@ fn service_moves_to_the_offload_and_back_under_traffic() {
     world.check();
 }
 
+/// Sends packets of a flow one by one, with time to offload the flow. Returns the number of packets that the XDP program
+/// has sent so far.
+fn send_slowly(world: &mut World, packets: u8) -> u64 {
+    for _ in 0..packets {
+        world.send(0, 1);
+        (0..4).for_each(|_| world.iterate(0));
+    }
+    world.offload.offloaded()
+}
+
 /// The call with the first packet takes longer than a grace period.
 #[test]
 fn packets_of_an_offloaded_flow_do_not_overtake_one_that_waits_at_the_worker() {
     let mut world = World::new(1);
     world.move_to(At::Offload);
-    let run = |world: &mut World, packets: u8| {
-        for _ in 0..packets {
-            world.send(0, 1);
-            (0..4).for_each(|_| world.iterate(0));
-        }
-    };
-    run(&mut world, 20);
-    let before = world.offload.offloaded();
+    let before = send_slowly(&mut world, 20);
     assert!(before > 10, "{before}");
     world.slow.store(10, Ordering::Relaxed);
     world.pass_up(0);
     world.iterate(0);
     world.slow.store(0, Ordering::Relaxed);
-    run(&mut world, 20);
-    assert!(world.offload.offloaded() > before + 5, "the flow is offloaded again");
+    assert!(send_slowly(&mut world, 20) > before + 5, "the flow is offloaded again");
+    world.check();
+}
+
+/// Each upcall waits, so the flow loses its entry each time, and gets it again with the next packet.
+#[test]
+fn flow_whose_upcalls_wait_returns_to_the_worker_for_a_while() {
+    let mut world = World::new(1);
+    world.move_to(At::Offload);
+    let first = send_slowly(&mut world, 20);
+    assert!(first > 10, "{first}");
+    for _ in 0..300 {
+        world.slow.store(3, Ordering::Relaxed);
+        world.pass_up(0);
+        (0..30).for_each(|_| world.iterate(0));
+        world.slow.store(0, Ordering::Relaxed);
+        world.send(0, 1);
+        (0..30).for_each(|_| world.iterate(0));
+    }
+    let before = world.offload.offloaded();
+    assert_eq!(send_slowly(&mut world, 20), before);
     world.check();
 }
 
