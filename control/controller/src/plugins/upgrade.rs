@@ -1,5 +1,7 @@
 //! Replaces instances while packets pass through them, and hands over their state.
 
+use std::sync::mpsc::Receiver;
+
 use millrace_pipeline::PluginCommand;
 use millrace_plugin::{
     ConnectionStates, FaultHistory, Inheritance, Inherited, PluginChange, Succession, Successor, Successors,
@@ -145,7 +147,7 @@ fn succeed(
     match worker.finish(&answer) {
         Err(_) if worker.has_ended() => Err(ended()),
         // The worker replaces the instance at this moment.
-        Err(_) if !claim.take() => succession(worker.finish(&answer).or_else(|_| worker.finish(&answer))?),
+        Err(_) if !claim.take() => succession(decided(worker, &answer)?),
         Err(silent) => {
             // The copies that come back end on a thread of their own, not at the worker.
             std::thread::spawn(move || answer.recv().map(drop));
@@ -153,6 +155,17 @@ fn succeed(
         }
         Ok(answer) => succession(answer),
     }
+}
+
+/// Waits for the answer of a worker that has taken the right to decide, and so replaces the instance. The answer comes at
+/// once, unless the worker ends or its thread stands still. A failure reported without waiting could be wrong: the caller
+/// would restore the old instance at other workers, and this worker would have the new one.
+///
+/// # Errors
+/// The worker has ended, which shows at once; or it is silent.
+fn decided<T>(worker: &WorkerHandle, answer: &Receiver<T>) -> Result<T, ControlError> {
+    let answered = worker.finish(answer).or_else(|_| worker.finish(answer));
+    answered.map_err(|silent| if worker.has_ended() { ended() } else { silent })
 }
 
 /// Returns the result of an upgrade, from the answer of a worker.
@@ -183,8 +196,17 @@ fn undo(workers: &mut Workers, replaced: Vec<Replaced>, same_version: bool) {
     }
 }
 
+/// Logs the failure of a step after the workers have decided on a version. This version runs all the same, and a worker
+/// that doesn't answer gets the rest when it resumes.
+pub(crate) fn warn_if_failed(plugin: &dyn Plugin, what: &str, step: Result<(), ControlError>) {
+    if let Err(error) = step {
+        tracing::warn!(plugin = plugin.name(), "{what}: {error}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use millrace_pipeline::ReplyTo;
@@ -192,7 +214,7 @@ mod tests {
     use millrace_units::Instant;
 
     use super::*;
-    use crate::workers::handle::tests::answering;
+    use crate::workers::handle::tests::{answering, ending};
 
     struct Idle;
 
@@ -248,6 +270,21 @@ mod tests {
             );
             assert_eq!((result.is_ok(), claimed.recv()), (is_in_time, Ok(is_in_time)));
         }
+    }
+
+    #[test]
+    fn worker_that_ends_while_it_replaces_an_instance_is_reported_as_ended() {
+        let worker = ending(0, |command, ended| {
+            let (successor, reply) = replacement(command);
+            assert!(successor.claim.take());
+            std::thread::sleep(Duration::from_millis(5200));
+            ended.store(true, Ordering::SeqCst);
+            drop(reply);
+        });
+        let mut workers = Workers::new(vec![worker], 1);
+        let treatment = (Inheritance::Required, Late::CallOff);
+        let result = succeed_all(&mut workers, vec![successors(1)], treatment, (0, 0), 1);
+        assert!(result.is_err_and(|error| error.to_string().contains("has ended")));
     }
 
     #[test]

@@ -32,6 +32,26 @@ pub(crate) fn answering(number: usize, answer: impl Fn(Command) + Send + 'static
     worker
 }
 
+/// Returns a worker whose thread does `work` with the first command, and then ends. `work` sets its second argument when
+/// the worker has ended.
+pub(crate) fn ending(
+    number: usize,
+    work: impl FnOnce(Command, &AtomicBool) + Send + 'static,
+) -> WorkerHandle {
+    let (worker, mut taken) = worker(number);
+    let ended = Arc::clone(&worker.link.ended);
+    std::thread::spawn(move || {
+        let command = loop {
+            match taken.pop() {
+                Ok(command) => break command,
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            }
+        };
+        work(command, &ended);
+    });
+    worker
+}
+
 /// Returns the number of a barrier command, by the answer that it sends.
 fn answers(command: Command, answers: &[Receiver<()>]) -> Option<usize> {
     let Command::Barrier(reply) = command else { panic!("no barrier") };
