@@ -20,11 +20,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-/* -std=c11 hides the declaration of the C library. */
+/* -std=c11 hides the declarations of the C library. */
 long syscall(long number, ...);
 int sched_getcpu(void);
+int clock_gettime(int clock, struct timespec *time);
 
 /* The plugin defines these functions as needed. */
 int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) __attribute__((weak));
@@ -43,11 +45,14 @@ int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version) _
 /* Bytes of an error text or a line, at most. */
 #define MILLRACE_MOST_TEXT 1024
 
-/* Words of the memory: numbers of written and read words of both rings, bell, sizes, address of the memory,
- * processor, rings, service state. */
+/*
+ * Words of the memory: numbers of written and read words of both rings, time of looks, bell, sizes, address of the
+ * memory, processor, rings, service state.
+ */
 enum {
     MILLRACE_REQUESTS_POSTED = 0,
     MILLRACE_REQUESTS_TAKEN = 8,
+    MILLRACE_LOOKED = 9,
     MILLRACE_ANSWERS_POSTED = 16,
     MILLRACE_ANSWERS_TAKEN = 24,
     MILLRACE_BELL = 32,
@@ -110,6 +115,7 @@ static struct {
     uint64_t *words;
     uint64_t taken, there; /* words of requests that were read, and further words known to be there */
     uint64_t posted;       /* words of answers that were written */
+    uint64_t looked;       /* nanoseconds of looks for requests */
     uint8_t *bytes;        /* bytes of the request */
     size_t room;
 } millrace_own __attribute__((unused));
@@ -142,21 +148,38 @@ static inline int millrace_shares_processor(void) {
     return own && __atomic_load_n(millrace_own.words + MILLRACE_PROCESSOR, __ATOMIC_RELAXED) == own;
 }
 
-/* Waits for words of requests: looks for about 50 microseconds, and then sleeps. */
+/* Returns the time of a clock that only moves forward, in nanoseconds. */
+static inline uint64_t millrace_clock(void) {
+    struct timespec time = {0, 0};
+    clock_gettime(1 /* CLOCK_MONOTONIC */, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Looks for words of requests for about 50 microseconds. Returns their number, or 0. */
+static inline uint64_t millrace_look(void) {
+    for (int look = 0; look < 1024; look++) {
+        uint64_t there = millrace_index(MILLRACE_REQUESTS_POSTED) - millrace_own.taken;
+        if (there > MILLRACE_REQUEST_WORDS)
+            millrace_quit("the router moved an index of a ring by more than the ring holds");
+        if (there)
+            return there;
+        /* On the worker's processor, nothing arrives while the process looks. */
+        if (look % 16 == 15 || millrace_shares_processor()) {
+            look |= 15;
+            sched_yield();
+        }
+    }
+    return 0;
+}
+
+/* Waits for words of requests: looks, and then sleeps. Tells the worker the time of the looks. */
 static inline uint64_t millrace_arrived(void) {
     for (;;) {
-        for (int look = 0; look < 1024; look++) {
-            uint64_t there = millrace_index(MILLRACE_REQUESTS_POSTED) - millrace_own.taken;
-            if (there > MILLRACE_REQUEST_WORDS)
-                millrace_quit("the router moved an index of a ring by more than the ring holds");
-            if (there)
-                return there;
-            /* On the worker's processor, nothing arrives while the process looks. */
-            if (look % 16 == 15 || millrace_shares_processor()) {
-                look |= 15;
-                sched_yield();
-            }
-        }
+        uint64_t begun = millrace_clock(), there = millrace_look();
+        millrace_own.looked += millrace_clock() - begun;
+        __atomic_store_n(millrace_own.words + MILLRACE_LOOKED, millrace_own.looked, __ATOMIC_RELAXED);
+        if (there)
+            return there;
         millrace_sleep();
     }
 }

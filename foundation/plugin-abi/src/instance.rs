@@ -7,6 +7,7 @@ use std::time::Duration;
 use millrace_units::Instant;
 use serde_json::{Map, Value};
 
+use crate::process::ProcessWork;
 use crate::{
     EbpfVariant, Features, FlowKey, MapHandle, MapShape, MemoryAccount, Output, Packets, PluginError,
     Position, StateScope, VariantMemory,
@@ -289,6 +290,11 @@ pub trait Instance: Send {
     /// takes a system call.
     fn consumed(&self) -> Option<Duration> {
         None
+    }
+
+    /// Returns the work of the processes of the instance so far. This takes a system call.
+    fn process_work(&self) -> ProcessWork {
+        ProcessWork::default()
     }
 
     /// Returns how many times longer than usual a call may wait for another process: 1 or more. It is above 1

@@ -61,6 +61,7 @@ pub use {
     millrace_units::Instant,
     output::{LogLevel, Output, Request, RequestKinds},
     packets::{FlowStates, Packets, Verdict},
+    process::ProcessWork,
     reading::{SettingsReader, merged_but, name_of, restored, settings_of},
     shared_map::{
         MOST_MAP_ENTRIES, MOST_MAP_MEMORY, MOST_MAPS, MapCounts, MapHandle, MapProblem, MapShape, SharedMap,

@@ -1,11 +1,11 @@
 //! Process's side of the memory that it shares with a worker: waits for requests, and writes answers.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use millrace_plugin_abi::process::{
-    ADDRESS, ANSWER_LANE, Broken, Layout, REQUEST_LANE, Reader, Record, Writer, answer, request,
+    ADDRESS, ANSWER_LANE, Broken, LOOKED, Layout, REQUEST_LANE, Reader, Record, Writer, answer, request,
 };
 
 use crate::system::Region;
@@ -32,6 +32,8 @@ pub struct Channel {
     layout: Layout,
     requests: Reader,
     answers: Writer,
+    /// Time in which the process has looked for requests.
+    looked: Duration,
 }
 
 impl Channel {
@@ -47,31 +49,46 @@ impl Channel {
             .map_err(|error| format!("can't use the memory that it shares with the router: {error}"))?;
         if let Some(word) = region.words().get(ADDRESS) {
             // The first answer makes the address known to the worker.
-            word.store(region.address(), Ordering::Relaxed);
+            word.store(region.address(), Relaxed);
         }
-        Ok(Self { region, layout, requests: Reader::new(REQUEST_LANE), answers: Writer::new(ANSWER_LANE) })
+        let (requests, answers) = (Reader::new(REQUEST_LANE), Writer::new(ANSWER_LANE));
+        Ok(Self { region, layout, requests, answers, looked: Duration::ZERO })
     }
 
-    /// Waits for the next request: polls for a short time, then sleeps.
+    /// Waits for the next request: polls for a short time, then sleeps. Tells the worker the time of the polls.
     pub(crate) fn request(&mut self) -> Result<Request, Broken> {
-        let Self { region, requests, .. } = self;
-        let words = region.words();
         loop {
             let begun = Instant::now();
-            while begun.elapsed() < PATIENCE {
-                let looks = if region.shares_processor() { 1 } else { LOOKS };
-                for look in 1..=looks {
-                    if let Some(Record { kind, first, second, bytes }) = requests.read(words)? {
-                        return Ok(Request { kind, first, second, bytes: bytes.to_vec() });
-                    }
-                    if look < looks {
-                        std::hint::spin_loop();
-                    }
-                }
-                std::thread::yield_now();
+            let found = self.poll(begun)?;
+            self.looked += begun.elapsed();
+            let words = self.region.words();
+            if let Some(word) = words.get(LOOKED) {
+                word.store(self.looked.as_nanos() as u64, Relaxed);
             }
-            region.sleep(|| !requests.is_empty(words));
+            match found {
+                Some(request) => return Ok(request),
+                None => self.region.sleep(|| !self.requests.is_empty(words)),
+            }
         }
+    }
+
+    /// Looks for a request for a short time from `begun` on. Returns `None` if none has arrived.
+    fn poll(&mut self, begun: Instant) -> Result<Option<Request>, Broken> {
+        let Self { region, requests, .. } = self;
+        let words = region.words();
+        while begun.elapsed() < PATIENCE {
+            let looks = if region.shares_processor() { 1 } else { LOOKS };
+            for look in 1..=looks {
+                if let Some(Record { kind, first, second, bytes }) = requests.read(words)? {
+                    return Ok(Some(Request { kind, first, second, bytes: bytes.to_vec() }));
+                }
+                if look < looks {
+                    std::hint::spin_loop();
+                }
+            }
+            std::thread::yield_now();
+        }
+        Ok(None)
     }
 
     /// Writes an answer, and waits until it is in the ring as a whole.

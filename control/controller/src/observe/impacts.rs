@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use millrace_config::Service;
 use millrace_plugin::InstanceReport;
-use millrace_plugin_abi::DeclaredCycles;
+use millrace_plugin_abi::{DeclaredCycles, ProcessWork};
 use millrace_telemetry::EventKind;
-use millrace_units::InstanceId;
+use millrace_units::{Cycles, InstanceId};
 use serde_json::json;
 
 use crate::events::Events;
 use crate::model::Model;
+use crate::workers::tsc::frequency;
 
-/// Samples of a window, one about each second.
+/// Samples of a window, one about each second; so also its seconds.
 const WINDOW: u32 = 10;
 /// Part of the declared cycles that the use may exceed.
 const TOLERANCE: f64 = 0.1;
@@ -38,29 +39,33 @@ pub(crate) struct Impacts {
 
 impl Impacts {
     /// At the end of each window, notes an event for each instance that used more than its service, or else its plugin,
-    /// declares: a service gets time for the packets that it declares, and not for those that need more. Call this
-    /// about once a second.
+    /// declares: a service gets time for the packets that it declares, and not for those that need more. The use of an
+    /// instance in processes is their processor time. Call this about once a second.
     pub fn judge(&mut self, model: &Model, reports: &[(InstanceId, InstanceReport)], events: &Events) {
         self.samples += 1;
         if self.samples < WINDOW {
             return;
         }
         self.samples = 0;
-        let now: BTreeMap<InstanceId, Use> =
-            reports.iter().map(|(id, report)| (*id, Use::of(report))).collect();
-        for (id, now) in &now {
+        let mut now = BTreeMap::new();
+        for (id, report) in reports {
             let name = model.plugins.instance_name(*id);
             let Ok(plugin) = model.plugins.plugin_of(name) else { continue };
-            let runs_at_worker = !plugin.runtime().has_processes();
+            let has_processes = plugin.runtime().has_processes();
+            let used = if has_processes { Use::of_processes(report.process) } else { Use::of(report) };
+            now.insert(*id, used);
             let of_service = model.placements.service(name).and_then(|placed| declared(placed.service));
             let by = match of_service {
                 Some(_) => "its service".to_owned(),
                 None => format!("plugin {}", plugin.name()),
             };
-            let of_plugin = || plugin.declared_cycles("worker");
-            let Some(declared) = of_service.or_else(of_plugin).filter(|_| runs_at_worker) else { continue };
+            let of_plugin = plugin.declared_cycles(if has_processes { "process" } else { "worker" });
+            // The cycles of a worker are those of calls with packets only.
+            let fixed = of_plugin.filter(|_| has_processes).map_or(0.0, |cycles| cycles.fixed);
+            let Some(declared) = of_service.or(of_plugin) else { continue };
+            let declared = DeclaredCycles { fixed, ..declared };
             let begun = self.begun.get(id).copied().unwrap_or_default();
-            if let Some((used, allowed)) = now.since(begun).excess(&declared) {
+            if let Some((used, allowed)) = used.since(begun).excess(&declared) {
                 let percent = (used / allowed - 1.0) * 100.0;
                 let text = format!(
                     "instance {name} uses {used:.0} cycles a packet, {percent:.0} % more than the {allowed:.0} that \
@@ -86,6 +91,11 @@ impl Use {
         Self { cycles: report.costs.cycles(), packets: report.costs.packets(), calls: report.costs.calls() }
     }
 
+    /// Returns the use of an instance in processes.
+    fn of_processes(ProcessWork { time, packets, calls }: ProcessWork) -> Self {
+        Self { cycles: Cycles::in_time(time, frequency()).0, packets, calls }
+    }
+
     /// Returns the use since an earlier one. An instance that was replaced starts from zero.
     fn since(self, earlier: Self) -> Self {
         if self.packets < earlier.packets || self.cycles < earlier.cycles || self.calls < earlier.calls {
@@ -107,13 +117,16 @@ impl Use {
         let packets = self.packets as f64;
         let used = self.cycles as f64 / packets;
         let calls = declared.call * self.calls as f64 / packets;
-        let allowed = calls + declared.packet + declared.byte * BYTES;
+        let fixed = declared.fixed * f64::from(WINDOW) / packets;
+        let allowed = fixed + calls + declared.packet + declared.byte * BYTES;
         (used > allowed * (1.0 + TOLERANCE)).then_some((used, allowed))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const DECLARED: DeclaredCycles = DeclaredCycles { fixed: 0.0, call: 300.0, packet: 100.0, byte: 0.0 };
@@ -138,6 +151,22 @@ mod tests {
         let used = |cycles: u64| Use { cycles: cycles * 400, packets: 400, calls: 400 };
         assert_eq!(used(1_600_000).excess(&declared), None);
         assert_eq!(used(2_900_000).excess(&declared), Some((2_900_000.0, 1_500_000.0)));
+    }
+
+    #[test]
+    fn processes_use_their_processor_time_and_are_allowed_their_fixed_cycles() {
+        let work = |millis| ProcessWork { time: Duration::from_millis(millis), packets: 1000, calls: 100 };
+        let second = frequency() as f64;
+        // 1 ms a second, 10 µs a call and 9 µs a packet: 20 ms in a window.
+        let declared = DeclaredCycles {
+            fixed: second / 1e3,
+            call: second / 1e5,
+            packet: second * 9.0 / 1e6,
+            ..DeclaredCycles::default()
+        };
+        assert_eq!(Use::of_processes(work(21)).excess(&declared), None);
+        let (used, allowed) = Use::of_processes(work(40)).excess(&declared).unwrap();
+        assert!((used / allowed - 2.0).abs() < 0.001, "{used} {allowed}");
     }
 
     #[test]

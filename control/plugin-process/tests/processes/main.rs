@@ -166,6 +166,28 @@ fn worker_reads_the_processor_time_that_a_process_consumes() {
     }
 }
 
+#[test]
+fn work_of_a_process_is_its_processor_time_and_packets_and_stays_after_a_restart() {
+    let _alone = alone();
+    for form in FORMS {
+        let Some(plugin) = plugin(form) else { return };
+        let mut bench = Bench::new(&plugin);
+        for _ in 0..20 {
+            assert_eq!(bench.send(0, PATIENCE), (Verdict::Pass, None));
+        }
+        let work = bench.instance.process_work();
+        assert_eq!((work.packets, work.calls), (20, 20));
+        assert!(work.time <= bench.instance.consumed().unwrap(), "{work:?}");
+        // The process uses time without an end, so it dies.
+        assert_eq!(bench.send(2, Duration::from_millis(300)).0, Verdict::Fault);
+        bench.instance.restart().unwrap();
+        assert_eq!(bench.send(0, PATIENCE), (Verdict::Pass, None));
+        let after = bench.instance.process_work();
+        assert_eq!((after.packets, after.calls), (21, 21));
+        assert!(after.time >= work.time + Duration::from_millis(20), "{work:?} {after:?}");
+    }
+}
+
 /// Polls an instance until the result is ready. Returns the result, and the number of polls before.
 fn polled<T>(mut poll: impl FnMut() -> Poll<T>) -> (T, u32) {
     let (begun, mut polls) = (Clock::now(), 0);

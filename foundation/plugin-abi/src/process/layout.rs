@@ -3,7 +3,8 @@
 //! The memory holds, in this order: a header, the ring of requests, the ring of answers, the service state,
 //! and the packets of a call: 64 descriptions, 64 windows and 64 flow states. The header has the indices of
 //! both rings, the bell and the worker's processor, each in a cache line of its own, and the sizes of the layout with
-//! the address of the memory in the process.
+//! the address of the memory in the process. The time in which the process has looked for requests is beside its index
+//! of the ring of requests.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +30,8 @@ pub const REQUEST_LANE: Lane = Lane { posted: 0, taken: LINE, start: HEADER, wor
 /// Lane from the process to the worker.
 pub const ANSWER_LANE: Lane =
     Lane { posted: 2 * LINE, taken: 3 * LINE, start: HEADER + REQUESTS, words: ANSWERS };
+/// Word with the nanoseconds in which the process has looked for requests so far.
+pub const LOOKED: usize = LINE + 1;
 /// Word of the bell, on whose first 32 bits the process sleeps.
 pub const BELL: usize = 4 * LINE;
 /// Value of the bell while the process sleeps, or is about to.
@@ -158,7 +161,7 @@ mod tests {
         assert_eq!((REQUEST_LANE.posted, REQUEST_LANE.taken, REQUEST_LANE.start), (0, 8, 64));
         assert_eq!((ANSWER_LANE.posted, ANSWER_LANE.taken, ANSWER_LANE.start), (16, 24, 64 + 2048));
         assert_eq!((REQUEST_LANE.words, ANSWER_LANE.words), (2048, 4096));
-        assert_eq!((BELL, SIZES, ADDRESS, PROCESSOR), (32, 40, 44, 48));
+        assert_eq!((LOOKED, BELL, SIZES, ADDRESS, PROCESSOR), (9, 32, 40, 44, 48));
         let layout = Layout::new(100, 9, 20);
         assert_eq!((layout.service(), layout.description(0)), (6208, 6216));
         assert_eq!((layout.description(1), layout.window(0)), (6224, 6216 + 512));

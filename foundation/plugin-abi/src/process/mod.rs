@@ -19,10 +19,13 @@ mod kinds;
 mod layout;
 mod ring;
 mod words;
+mod work;
 
 pub use kinds::{answer, request};
 pub use layout::{
-    ADDRESS, ANSWER_LANE, ASLEEP, BELL, DESCRIPTION, Layout, NoLayout, PROCESSOR, REQUEST_LANE, VERSION,
+    ADDRESS, ANSWER_LANE, ASLEEP, BELL, DESCRIPTION, LOOKED, Layout, NoLayout, PROCESSOR, REQUEST_LANE,
+    VERSION,
 };
 pub use ring::{Broken, Lane, MOST_BYTES, MOST_READ, Reader, Record, Writer};
 pub use words::{load, store};
+pub use work::ProcessWork;

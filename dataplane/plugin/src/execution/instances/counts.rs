@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_plugin_abi::{Fault, Instance, Verdict};
+use millrace_plugin_abi::{Fault, Instance, ProcessWork, Verdict};
 
 use millrace_units::Cycles;
 
@@ -49,6 +49,8 @@ pub(crate) struct Counts {
     /// Cycles per packet of the completed calls that principals paid for, without the worker's work around them. A
     /// suspended call counts once, with the cycles of all its parts.
     pub costs: CostHistogram,
+    /// Work of the processes of replaced instances.
+    pub process: ProcessWork,
     /// Number of packets that the instance dropped, indexed by the plugin's own drop reason.
     drops: Box<[u64; REASONS]>,
     /// For each counter, the difference between the value that users see and the instance's own value. It
@@ -67,6 +69,7 @@ impl Default for Counts {
             misjudged: 0,
             cycles: 0,
             costs: CostHistogram::default(),
+            process: ProcessWork::default(),
             drops: Box::new([0; REASONS]),
             offsets: BTreeMap::new(),
             messages: MessageCounts::default(),
@@ -130,6 +133,7 @@ impl Counts {
         self.misjudged += ended.misjudged;
         self.cycles += ended.used.0;
         self.costs.add(&ended.costs);
+        self.process += ended.process;
         self.messages.add(ended.messages);
         ended.drops.into_iter().for_each(|(reason, packets)| self.dropped(reason, packets));
         for (name, count) in ended.counters {
@@ -148,6 +152,8 @@ impl Counts {
     /// Returns the report of the instance.
     pub fn report(&self, instance: &dyn Instance, health: Health) -> InstanceReport {
         let drops = (0..).zip(self.drops.iter().copied()).filter(|(_, count)| *count > 0);
+        let mut process = self.process;
+        process += instance.process_work();
         InstanceReport {
             health,
             faults: self.faults.clone(),
@@ -156,6 +162,7 @@ impl Counts {
             misjudged: self.misjudged + instance.misjudged(),
             used: Cycles(self.cycles),
             costs: self.costs.clone(),
+            process,
             memory: instance.memory(),
             drops: drops.collect(),
             counters: self.counters(instance),
@@ -181,6 +188,8 @@ pub struct InstanceReport {
     pub used: Cycles,
     /// Cycles per packet of the completed calls with these packets.
     pub costs: CostHistogram,
+    /// Work of the processes of the instance.
+    pub process: ProcessWork,
     /// Bytes of memory of a sandboxed instance.
     pub memory: u64,
     /// Number of packets that the instance dropped, by the plugin's own drop reason.
@@ -205,6 +214,7 @@ impl InstanceReport {
         self.misjudged += other.misjudged;
         self.used += other.used;
         self.costs.add(&other.costs);
+        self.process += other.process;
         self.memory += other.memory;
         self.messages.add(other.messages);
         for (reason, count) in other.drops {

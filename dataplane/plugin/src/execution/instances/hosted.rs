@@ -189,6 +189,7 @@ impl Hosted {
         instance.set_memory_account(self.memory.clone());
         let old = std::mem::replace(&mut self.instance, instance);
         self.counts.misjudged += old.misjudged();
+        self.counts.process += old.process_work();
         self.counts.succeed(&before, &*self.instance);
         (self.has_output, self.record) = (self.instance.has_output(), Record::default());
         self.looks = self.instance.looks_at_packets();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant as Clock};
 
-use millrace_plugin_abi::{FlowEnd, Instance, Instant, Message, Packets, PluginError, Progress, Reply};
+use millrace_plugin_abi::{
+    FlowEnd, Instance, Instant, Message, Packets, PluginError, ProcessWork, Progress, Reply,
+};
 use serde_json::{Map, Value};
 
 use super::plugin::{ProcessPlugin, layout};
@@ -35,6 +37,16 @@ enum State {
     Dead(String),
 }
 
+impl State {
+    /// Returns the work of the process that runs.
+    fn work(&self) -> ProcessWork {
+        match self {
+            Self::Running(running) => running.work(),
+            Self::Starting | Self::Dead(_) => ProcessWork::default(),
+        }
+    }
+}
+
 /// Instance of a plugin, a shared object or an executable, in a process of its own.
 ///
 /// After a fault, an instance is dead: its packets get
@@ -46,6 +58,8 @@ pub struct ProcessInstance {
     state: State,
     /// Number of the latest process that the instance has had.
     number: u64,
+    /// Work of the processes that have ended.
+    ended: ProcessWork,
     shared: Shared,
     terms: Terms,
     exports: Exports,
@@ -89,6 +103,7 @@ impl ProcessInstance {
             seat,
             state: State::Starting,
             number: 0,
+            ended: ProcessWork::default(),
             shared: Shared::new(manifest),
             terms,
             exports: Exports::default(),
@@ -154,6 +169,7 @@ impl ProcessInstance {
     #[cold]
     fn die(&mut self, fault: Fault) {
         let is_init = fault.kind == FaultKind::Init;
+        self.ended += self.state.work();
         self.state = State::Dead(fault.to_string());
         self.fault = Some(fault);
         self.shared.with(Exchange::restart);
@@ -288,6 +304,12 @@ impl Instance for ProcessInstance {
         }
     }
 
+    fn process_work(&self) -> ProcessWork {
+        let mut work = self.ended;
+        work += self.state.work();
+        work
+    }
+
     fn patience(&self) -> u32 {
         match &self.state {
             State::Running(running) => match running.exports() {
@@ -326,6 +348,7 @@ impl Instance for ProcessInstance {
     fn restart(&mut self) -> Result<(), PluginError> {
         (self.asked, self.hands_over, self.fault) = (None, false, None);
         self.shared.with(Exchange::restart);
+        self.ended += self.state.work();
         self.state = State::Starting;
         if self.seat.number() == self.number {
             self.seat.replace(self.number);

@@ -32,6 +32,7 @@ mod running;
 mod seat;
 mod serve;
 mod staging;
+mod work;
 
 pub use instance::{ProcessInstance, START};
 pub use plugin::{Keeper, ProcessPlugin};

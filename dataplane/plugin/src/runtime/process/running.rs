@@ -1,16 +1,17 @@
 //! Running process of an instance, as its worker sees it: sends requests, carries out host functions, and
 //! takes over results.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millrace_plugin_abi::process::{Broken, Layout, MOST_READ, Record, answer, load, request, store};
-use millrace_plugin_abi::{Instant, Progress};
+use millrace_plugin_abi::process::{Broken, LOOKED, Layout, MOST_READ, Record, answer, load, request, store};
+use millrace_plugin_abi::{Instant, ProcessWork, Progress};
 
 use super::bell;
 use super::functions::{self, UnknownKind};
 use super::seat::Link;
 use super::staging::Stage;
+use super::work::{Reading, Work};
 use crate::MOST_SERVICE_STATE;
 use crate::fault::{Fault, FaultKind};
 use crate::runtime::exchange::{EndedFlow, Exchange, Job, Shared};
@@ -60,6 +61,7 @@ pub(super) struct Running {
     answers: u64,
     /// Exports of the plugin; `None` before its initialisation.
     exports: Option<Exports>,
+    work: Work,
 }
 
 /// Text of a broken exchange.
@@ -81,7 +83,7 @@ impl From<UnknownKind> for Fault {
 
 impl Running {
     pub fn new(link: Link) -> Self {
-        Self { link, step: None, answers: 0, exports: None }
+        Self { link, step: None, answers: 0, exports: None, work: Work::default() }
     }
 
     /// Returns the optional exports of the plugin; `None` before its initialisation.
@@ -102,6 +104,16 @@ impl Running {
     /// Returns the number of requests that the process has carried out.
     pub fn answers(&self) -> u64 {
         self.answers
+    }
+
+    /// Returns the work of the process so far.
+    pub fn work(&self) -> ProcessWork {
+        self.work.measure(self.reading())
+    }
+
+    fn reading(&self) -> Reading {
+        let looked = self.link.region.words().get(LOOKED).map_or(0, |word| word.load(Ordering::Relaxed));
+        Reading { consumed: self.consumed(), looked }
     }
 
     /// Takes over the answers that have arrived, and sends the next requests. Returns [`Progress::Done`] if no
@@ -130,7 +142,7 @@ impl Running {
 
     /// Handles the next answer. Returns its length in bytes; `None` if none has arrived.
     fn take_answer(&mut self, shared: &Shared, terms: &Terms) -> Result<Option<usize>, Fault> {
-        let Self { link: Link { region, requests, answers, tie }, .. } = self;
+        let Self { link: Link { region, requests, answers, tie }, work, .. } = self;
         // Look for the end first: all answers of an ended process have arrived.
         let ended = tie.ended();
         let words = region.words();
@@ -154,6 +166,7 @@ impl Running {
         if let Some(result) = called? {
             requests.write(words, result)?;
             bell::ring(region.bell());
+            work.wait();
         }
         Ok(Some(length))
     }
@@ -199,6 +212,7 @@ impl Running {
         bell::publish_processor(region.words());
         requests.write(region.words(), Record { kind, first, second, bytes })?;
         bell::ring(region.bell());
+        self.work.wait();
         self.step = Some(step);
         Ok(true)
     }
@@ -238,6 +252,7 @@ impl Running {
             None => return Err(broken(&"it ended a request that it did not have")),
             Some(Step::Packets) => {
                 let stage = Stage { words, layout: terms.layout, writes: terms.writes };
+                self.work.call(exchange.call.under_way);
                 let collected = exchange.with_packets(|exchange, packets| stage.collect(exchange, packets));
                 exchange.call.active = collected == Some(true);
             }
@@ -250,6 +265,8 @@ impl Running {
                 });
                 exchange.maps.has_begun = true;
                 self.link.tie.ready();
+                let reading = self.reading();
+                self.work.begin(reading);
             }
             Some(step) => {
                 let answer = exchange.answer.take(code);
