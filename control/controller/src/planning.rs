@@ -17,11 +17,12 @@ use crate::admission::memory::excessive_memory;
 use crate::admission::services;
 use crate::admission::services::set::{Configured, place_set};
 use crate::error::Unplannable;
+use crate::filters::bindings::bind_again;
 use crate::flows::placement::check_placements;
 use crate::model::own_routes::OwnRoutes;
 use crate::model::placements::Placements;
 use crate::model::ports::plan_ports;
-use crate::model::principals::PrincipalIds;
+use crate::model::principals::{Owners, PrincipalIds};
 use crate::model::schedulers::Schedulers;
 use crate::model::schedulers::links::{check_links, check_names, links, with_links};
 use crate::model::schedulers::tree::{Part, Unplanned};
@@ -252,6 +253,7 @@ fn place_services(
         }
     }
     model.placements.planned.clear();
+    pay_by_services(model)?;
     if let Some((principal, error)) = excessive_memory(model) {
         let at = [Step::Key("principal"), Step::Entry(principal), Step::Key("memory")];
         wrong.unless::<()>(Err(error.placed(config, &at)));
@@ -261,6 +263,20 @@ fn place_services(
         let at = [Step::Key("principal"), Step::Entry(entry), Step::Key("link"), Step::Key(&port)];
         wrong.unless::<()>(Err(error.placed(config, &at)));
     }
+    Ok(())
+}
+
+/// Lets the principals of services pay for bindings of their instances that name none.
+fn pay_by_services(model: &mut Model) -> Result<(), ControlError> {
+    model.principal_ids.add_services(&model.placements.services);
+    // Bindings keep their order.
+    model.plugins.set_transaction(true);
+    for id in Owners(model).wrongly_paid() {
+        for change in bind_again(model, id) {
+            model.change_binding(&change)?;
+        }
+    }
+    model.plugins.set_transaction(false);
     Ok(())
 }
 

@@ -25,6 +25,9 @@ const FLOWS: &str = "flow | cycles=payments/0/cycles | waiting=payments/0/waitin
 /// Principals that the router itself has.
 const BUILT_IN: [&str; 3] = ["core", "control", "default"];
 
+/// Beginning of the names of the principals that services have.
+const OF_SERVICES: &str = "service:";
+
 /// Columns of the accounts of built-in principals.
 const ACCOUNTS: &str =
     "built in=principal | promised %=promised | used s=used_seconds | packets | waiting | dropped";
@@ -68,7 +71,7 @@ pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Resul
             resize::resize(client, &path(name), asked, *apply, json)?;
         }
         PrincipalAction::List => list(client, json)?,
-        PrincipalAction::Show { name, flows: false, .. } if BUILT_IN.contains(&&**name) => {
+        PrincipalAction::Show { name, flows: false, .. } if is_built_in(name) => {
             print(&built_in(&client.get("/promises")?, name)?, "", json);
         }
         PrincipalAction::Show { name, flows: false, .. } => print(&client.get(&path(name))?, "", json),
@@ -81,11 +84,19 @@ pub fn principal(client: &Client, action: &PrincipalAction, json: bool) -> Resul
 fn list(client: &Client, json: bool) -> Result<(), Failure> {
     show(client, Noun::Principals, json)?;
     let promises = if json { Value::Null } else { client.get("/promises")? };
-    let accounts: Vec<Value> = BUILT_IN.iter().filter_map(|name| built_in(&promises, name).ok()).collect();
+    let names = rows(&promises["promises"]).iter().filter_map(|one| one["principal"].as_str());
+    let of_services = names.filter(|name| name.starts_with(OF_SERVICES));
+    let all = BUILT_IN.into_iter().chain(of_services);
+    let accounts: Vec<Value> = all.filter_map(|name| built_in(&promises, name).ok()).collect();
     if !accounts.is_empty() {
         print(&Value::Array(accounts), ACCOUNTS, false);
     }
     Ok(())
+}
+
+/// Whether the router itself has the principal of this name.
+fn is_built_in(name: &str) -> bool {
+    BUILT_IN.contains(&name) || name.starts_with(OF_SERVICES)
 }
 
 /// Returns the account of a built-in principal at the workers, with the control group of its threads.
@@ -108,6 +119,7 @@ fn built_in(promises: &Value, name: &str) -> Result<Value, Failure> {
             "principal {name:?} is built in and has no account now: {}",
             match name {
                 "default" => "no binding without a principal waits for the processor",
+                name if name.starts_with(OF_SERVICES) => "it pays for no binding",
                 _ => "workers keep accounts only with principals",
             }
         ))
@@ -197,6 +209,9 @@ mod tests {
             "{refused}"
         );
         assert!(built_in(&Value::Null, "default").is_err());
+        assert!(is_built_in("service:a") && is_built_in("core") && !is_built_in("a"));
+        let refused = built_in(&promises, "service:a").unwrap_err().message;
+        assert!(refused.contains("it pays for no binding"), "{refused}");
     }
 
     #[test]

@@ -26,7 +26,8 @@ impl Checker<'_> {
 
     fn principal(&self, index: usize, principal: &Principal) {
         let name = &*principal.name;
-        self.note(self.require(!BUILT_IN.contains(&name), principal.name.span(), || {
+        let is_built_in = BUILT_IN.contains(&name) || name.starts_with(Principal::SERVICE_PREFIX);
+        self.note(self.require(!is_built_in, principal.name.span(), || {
             format!("principal name {name:?} is reserved for the router itself: give another name")
         }));
         let is_file =

@@ -93,6 +93,14 @@ impl Principal {
     pub const LEAST_LINK: u64 = 1_000;
     /// Beginning of the name of a principal's queue, before the name of the principal.
     pub const QUEUE_PREFIX: &str = "principal:";
+    /// Beginning of the name of a service's principal, before the name of the instance.
+    pub const SERVICE_PREFIX: &str = "service:";
+
+    /// Returns the name of the principal of an instance's service.
+    #[must_use]
+    pub fn of_service(instance: &str) -> String {
+        format!("{}{instance}", Self::SERVICE_PREFIX)
+    }
 
     /// Returns the reserved share of the processor; `None` for a share by weight or of another principal.
     #[must_use]

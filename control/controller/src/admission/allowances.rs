@@ -63,7 +63,7 @@ impl Requester {
 /// Checks that a user may make these changes: that they concern only principals of the user, stay within what each
 /// allowance of the user permits, and use only its levels and processors. Admins without an allowance may make any
 /// change, and other users without an allowance any that concerns no principal. Only admins declare loads of
-/// instances: a load reserves processor time that counts to no principal.
+/// instances: a load reserves processor time that counts to no principal of a user.
 ///
 /// # Errors
 /// Names the allowance, what it lacks, and what would fit.
@@ -98,7 +98,7 @@ fn check_role(
     if let Some(instance) = changes.iter().find_map(|change| changed_load(model, change)) {
         return forbidden(format!(
             "instance {instance:?}: a declared load needs the role admin, because it reserves processor time that \
-             counts to no principal: reserve time for a principal instead, and bind the instance with it"
+             counts to no principal of a user: reserve time for a principal instead, and bind the instance with it"
         ));
     }
     let concerns_principals = |change: &Change| {

@@ -7,23 +7,25 @@ use millrace_config::{Admission, Change, Neighbour, Port, Scheduler, Service, To
 use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
-use millrace_plugin::{Action, BindingId};
+use millrace_plugin::BindingId;
 use serde_json::{Map, Value};
 
 use super::{Failed, Transaction, undone};
 use crate::background::detached;
 use crate::error::Steps;
+use crate::filters::bindings::{bind_again, bindings_of};
 use crate::filters::gates::Gates;
 use crate::filters::pinned;
 use crate::flows::placement::tell_placements;
 use crate::model::placements::{Placed, PlacedService};
-use crate::model::running::{gate_table, running_bind};
+use crate::model::principals::Owners;
+use crate::model::running::gate_table;
 use crate::model::schedulers::changes::Leftovers;
 use crate::model::{Model, options, table_kind};
 use crate::plugins::enter_plugin;
 use crate::plugins::load::report_loaded;
 use crate::ports::control_plane::limits_of;
-use crate::router::instances::{obey_allowances, set_service};
+use crate::router::instances::{obey_allowances, set_service, tell_levels};
 use crate::router::{Inner, Router};
 use crate::routes::configured::Refused;
 use crate::settings::Progress;
@@ -311,7 +313,7 @@ fn move_services_back(inner: &mut Inner, before: &[PlacedService]) -> Option<Str
     if !inner.model.placements.move_back(before) {
         return None;
     }
-    match tell_placements(&inner.model, &mut inner.offload, &mut inner.workers) {
+    match tell_levels(inner) {
         // A worker that does not answer makes the change when it resumes.
         Ok(()) | Err(ControlError::Silent(_)) => None,
         Err(error) => Some(format!("the levels of moved instances: {error}")),
@@ -330,36 +332,29 @@ fn tell_neighbour(change: NeighbourChange, workers: &mut Workers) -> Result<(), 
     workers.barrier()
 }
 
-/// Returns the changes that remove a binding, or a filter that gives a principal, and add it again.
-fn bind_again(model: &Model, id: BindingId) -> Vec<Change> {
-    let Some(bound) = model.plugins.binding(id) else { return Vec::new() };
-    match bound.action {
-        Action::Instance(instance) => {
-            let bind = running_bind(model, bound, model.plugins.instance_name(instance));
-            vec![Change::Unbind(bind.clone()), Change::Bind(bind)]
-        }
-        Action::Principal(_) => {
-            let filter = model.running_filter(bound);
-            vec![Change::RemoveFilter(filter.clone()), Change::AddFilter(filter)]
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Sets the declared load, level and worker of an instance. For another worker, binds the instance again.
+/// Sets the declared load, level and worker of an instance. For another worker, or when the service gets or loses its
+/// principal, binds the instance again.
 fn move_service(inner: &mut Inner, instance: &str, to: Option<Service>) -> Result<(), ControlError> {
     let is_moved = pinned::check_move(&inner.model, instance, to)?;
-    set_service(inner, instance, to)?;
-    if !is_moved {
-        return Ok(());
-    }
-    let id = inner.model.plugins.instance(instance)?;
-    let all = inner.model.plugins.bindings_by_age();
-    let own = all.filter(|(_, bound)| bound.action.instance() == Some(id)).map(|(id, _)| id);
-    let again: Vec<Change> = own.flat_map(|id| bind_again(&inner.model, id)).collect();
+    let principal = Owners(&inner.model).of_service(instance);
     let mut steps = Steps::default();
+    steps.note(set_service(inner, instance, to))?;
+    inner.model.principal_ids.add_services(&inner.model.placements.services);
+    steps.note(inner.tell_shares())?;
+    let again: Vec<BindingId> = match is_moved {
+        true => bindings_of(&inner.model, instance)?,
+        false if principal != Owners(&inner.model).of_service(instance) => {
+            Owners(&inner.model).wrongly_paid()
+        }
+        false => Vec::new(),
+    };
+    let again: Vec<Change> = again.into_iter().flat_map(|id| bind_again(&inner.model, id)).collect();
     for group in again.chunks(BINDINGS_TOGETHER) {
         steps.note(inner.change_bindings(group).1)?;
+    }
+    // Packets that wait for the principal of a service have another payer by now.
+    if inner.model.principal_ids.keep_services(&inner.model.placements.services) {
+        steps.note(inner.tell_shares())?;
     }
     steps.end()
 }

@@ -5,6 +5,7 @@ use millrace_plugin::{Action, BindingId};
 use millrace_units::GateId;
 
 use crate::ControlError;
+use crate::model::running::running_bind;
 use crate::model::{Model, PluginChange};
 
 impl Model {
@@ -50,6 +51,29 @@ impl Model {
                 )))
             }
         }
+    }
+}
+
+/// Returns the bindings of an instance, the oldest first.
+pub(crate) fn bindings_of(model: &Model, instance: &str) -> Result<Vec<BindingId>, ControlError> {
+    let id = model.plugins.instance(instance)?;
+    let all = model.plugins.bindings_by_age();
+    Ok(all.filter(|(_, bound)| bound.action.instance() == Some(id)).map(|(id, _)| id).collect())
+}
+
+/// Returns the changes that remove a binding, or a filter that gives a principal, and add it again.
+pub(crate) fn bind_again(model: &Model, id: BindingId) -> Vec<Change> {
+    let Some(bound) = model.plugins.binding(id) else { return Vec::new() };
+    match bound.action {
+        Action::Instance(instance) => {
+            let bind = running_bind(model, bound, model.plugins.instance_name(instance));
+            vec![Change::Unbind(bind.clone()), Change::Bind(bind)]
+        }
+        Action::Principal(_) => {
+            let filter = model.running_filter(bound);
+            vec![Change::RemoveFilter(filter.clone()), Change::AddFilter(filter)]
+        }
+        _ => Vec::new(),
     }
 }
 

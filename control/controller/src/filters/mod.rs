@@ -1,6 +1,6 @@
 //! Filters with their actions, and bindings of instances.
 
-mod bindings;
+pub(crate) mod bindings;
 pub(crate) mod check;
 pub(crate) mod conflicts;
 pub(crate) mod explain;

@@ -59,6 +59,13 @@ pub(crate) struct PlacedService {
     pub used: Used,
 }
 
+impl PlacedService {
+    /// Whether the service has a principal of its own: it was promised a load.
+    pub fn has_principal(&self) -> bool {
+        self.service.rate > 0
+    }
+}
+
 /// Processor time of services, in parts per million of one processor, and their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_config::{Principal, PromisedPart, Resource, Scheduler};
 use millrace_plugin::{Action, BindingId, CallLimits};
 use millrace_plugin_abi::{Features, Runtime};
-use millrace_units::{PrincipalId, QueueId};
+use millrace_units::{InstanceId, PrincipalId, QueueId};
 
 use crate::ControlError;
+use crate::model::placements::PlacedService;
 use crate::model::schedulers::links::{check_links, left, links, with_links};
 use crate::model::{Bound, Model};
 
@@ -22,7 +23,7 @@ pub(crate) struct Payer {
     pub in_line: Option<u32>,
 }
 
-/// Ids of the configured principals. A principal keeps its id until it is removed.
+/// Ids of the configured principals, and of the principals of services. A principal keeps its id until it is removed.
 #[derive(Clone, Debug)]
 pub(crate) struct PrincipalIds(BTreeMap<String, PrincipalId>);
 
@@ -37,14 +38,52 @@ impl PrincipalIds {
         ids
     }
 
-    /// Forgets the principals that are gone, and gives each new principal the lowest free id.
+    /// Forgets the configured principals that are gone, and gives each new one the lowest free id.
     pub fn follow(&mut self, principals: &[Principal]) {
         let is_there = |name: &str| principals.iter().any(|one| *one.name == *name);
-        self.0.retain(|name, id| *id == Self::DEFAULT || is_there(name));
+        self.0.retain(|name, id| *id == Self::DEFAULT || is_of_service(name) || is_there(name));
+        self.add(principals.iter().map(|principal| principal.name.to_string()));
+    }
+
+    /// Gives each new service with a promised load the lowest free id. Returns whether there is a new one.
+    pub fn add_services(&mut self, services: &[PlacedService]) -> bool {
+        let before = self.0.len();
+        let promised = services.iter().filter(|one| one.has_principal());
+        self.add(promised.map(|one| Principal::of_service(&one.instance)));
+        self.0.len() > before
+    }
+
+    /// Forgets the services that are gone or have no promised load any more. Returns whether there was one.
+    pub fn keep_services(&mut self, services: &[PlacedService]) -> bool {
+        let before = self.0.len();
+        let kept = services.iter().filter(|one| one.has_principal());
+        let kept: BTreeSet<String> = kept.map(|one| Principal::of_service(&one.instance)).collect();
+        self.0.retain(|name, _| !is_of_service(name) || kept.contains(name));
+        self.0.len() < before
+    }
+
+    /// Gives the principal of a service the new name of its instance.
+    pub fn rename_service(&mut self, from: &str, to: &str) {
+        if let Some(id) = self.0.remove(&Principal::of_service(from)) {
+            self.0.insert(Principal::of_service(to), id);
+        }
+    }
+
+    /// Returns the instances whose services have a principal, and its id.
+    pub fn services(&self) -> impl Iterator<Item = (&str, PrincipalId)> {
+        self.0.iter().filter_map(|(name, id)| Some((name.strip_prefix(Principal::SERVICE_PREFIX)?, *id)))
+    }
+
+    /// Whether an id is that of a service.
+    pub fn is_service(&self, id: PrincipalId) -> bool {
+        self.0.iter().any(|(name, known)| *known == id && is_of_service(name))
+    }
+
+    fn add(&mut self, names: impl Iterator<Item = String>) {
         let used: Vec<PrincipalId> = self.0.values().copied().collect();
         let mut free = (0..).map(PrincipalId).filter(|id| !used.contains(id));
-        for principal in principals {
-            self.0.entry(principal.name.to_string()).or_insert_with(|| free.next().unwrap_or(Self::DEFAULT));
+        for name in names {
+            self.0.entry(name).or_insert_with(|| free.next().unwrap_or(Self::DEFAULT));
         }
     }
 
@@ -63,16 +102,22 @@ impl PrincipalIds {
         self.0.iter().find(|(_, known)| **known == id).map_or("-", |(name, _)| name)
     }
 
-    /// Returns the names of all principals, also of `default`.
+    /// Returns the names of all principals, also of `default` and of services.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 }
 
+/// Whether a name is that of a service's principal.
+fn is_of_service(name: &str) -> bool {
+    name.starts_with(Principal::SERVICE_PREFIX)
+}
+
 impl Model {
-    /// Returns the principal that pays for a binding of an instance: the named one, or `default`. `None` means
-    /// core, and that the workers call the instance at once: its plugin is built in and states a bound, and the binding
-    /// has no queue. With a principal, calls with a small bound run in line, too, and the principal is charged.
+    /// Returns the principal that pays for a binding of an instance: the named one, or that of the instance's service,
+    /// or `default`. `None` means core, and that the workers call the instance at once: its plugin is built in and
+    /// states a bound, and the binding has no queue. With a principal, calls with a small bound run in line, too, and
+    /// the principal is charged.
     ///
     /// # Errors
     /// No principal has the name.
@@ -85,19 +130,19 @@ impl Model {
         // An instance that passes packets on would take the others along.
         let in_line = bound.filter(|(budget, passes_on)| *budget <= CallLimits::MOST_IN_LINE && !passes_on);
         let in_line = in_line.map(|(budget, _)| budget);
-        match named.filter(|name| *name != Principal::DEFAULT) {
-            None if bound.is_some() => Ok(Payer { in_line, ..Payer::default() }),
-            None => Owners(self).payer(Principal::DEFAULT),
-            Some(name) => Ok(Payer { in_line, ..Owners(self).payer(name)? }),
+        match (named.filter(|name| *name != Principal::DEFAULT), Owners(self).of_service(instance)) {
+            (Some(name), _) => Ok(Payer { in_line, ..Owners(self).payer(name)? }),
+            (None, Some(id)) => Ok(Payer { principal: Some(id), in_line, ..Payer::default() }),
+            (None, None) if bound.is_some() => Ok(Payer { in_line, ..Payer::default() }),
+            (None, None) => Owners(self).payer(Principal::DEFAULT),
         }
     }
 
     /// Returns the name of the principal that a binding or filter names, or of the principal that pays for its
     /// calls.
     pub fn payer_name(&self, call_limits: &CallLimits) -> Option<String> {
-        let named = self.schedulers.name(call_limits.link_queue).strip_prefix(Principal::QUEUE_PREFIX);
         let payer = || call_limits.principal.map(|id| self.principal_ids.name(id));
-        named.or_else(payer).map(str::to_owned)
+        Owners(self).named(call_limits).or_else(payer).map(str::to_owned)
     }
 
     /// Whether a principal pays for bindings, or for the paths of filters.
@@ -130,13 +175,69 @@ fn bound_of(model: &Model, instance: &str) -> Option<(u32, bool)> {
 pub(crate) struct Owners<'m>(pub &'m Model);
 
 impl<'m> Owners<'m> {
-    /// Returns the id of the principal of this name.
+    /// Returns the principal of an instance's service; `None` without a promised load.
+    pub fn of_service(self, instance: &str) -> Option<PrincipalId> {
+        let placed = self.0.placements.service(instance).filter(|placed| placed.has_principal())?;
+        self.0.principal_ids.id(&Principal::of_service(&placed.instance))
+    }
+
+    /// Returns the bindings of instances for which another principal pays than should, because their services have
+    /// begun or ended.
+    pub fn wrongly_paid(self) -> Vec<BindingId> {
+        let names = self.0.plugins.instance_names();
+        let payers: BTreeMap<InstanceId, Option<PrincipalId>> =
+            names.map(|(id, name, _)| (id, self.of_service(name))).collect();
+        let is_wrong = |bound: &Bound| {
+            let (Some(instance), false) = (bound.action.instance(), bound.call_limits.names_principal())
+            else {
+                return false;
+            };
+            let paid = bound.call_limits.principal;
+            match payers.get(&instance).copied().flatten() {
+                Some(service) => paid != Some(service),
+                None => paid.is_some_and(|id| self.0.principal_ids.is_service(id)),
+            }
+        };
+        self.0.plugins.bindings_by_age().filter(|(_, bound)| is_wrong(bound)).map(|(id, _)| id).collect()
+    }
+
+    /// Returns the name of the principal that a binding or filter names.
+    pub fn named(self, call_limits: &CallLimits) -> Option<&'m str> {
+        self.0.schedulers.name(call_limits.link_queue).strip_prefix(Principal::QUEUE_PREFIX)
+    }
+
+    /// Returns the id of the principal of this name. Users name no principal of a service.
+    ///
+    /// # Errors
+    /// No such principal has the name.
+    pub fn known_principal(self, name: &str) -> Result<PrincipalId, ControlError> {
+        self.refuse_service(name)?;
+        let ids = &self.0.principal_ids;
+        let names = ids.names().filter(|name| !is_of_service(name));
+        ids.id(name).ok_or_else(|| ControlError::unknown("principal", name, names))
+    }
+
+    /// Refuses the principal of a service, which users neither name nor change.
+    ///
+    /// # Errors
+    /// A service has a principal of this name.
+    pub fn refuse_service(self, name: &str) -> Result<(), ControlError> {
+        match self.0.principal_ids.id(name) {
+            Some(_) if is_of_service(name) => Err(ControlError::conflict(format!(
+                "principal {name:?} is built in: it pays for the bindings of its instance that name no principal, and \
+                 follows the service, which `instance move` changes"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the id of the principal of this name, which may be that of a service.
     ///
     /// # Errors
     /// No principal has the name.
-    pub fn known_principal(self, name: &str) -> Result<PrincipalId, ControlError> {
-        let known = self.0.principal_ids.id(name);
-        known.ok_or_else(|| ControlError::unknown("principal", name, self.0.principal_ids.names()))
+    pub fn shown_principal(self, name: &str) -> Result<PrincipalId, ControlError> {
+        let ids = &self.0.principal_ids;
+        ids.id(name).ok_or_else(|| ControlError::unknown("principal", name, ids.names()))
     }
 
     /// Returns the principal that pays for the principal of this name, and the queue of the named one.
@@ -249,7 +350,8 @@ impl<'m> Owners<'m> {
     }
 }
 
-/// Returns the plugins that run in processes and have bindings, each with the principals that pay for these.
+/// Returns the plugins that run in processes and have bindings, each with the principals that pay for these. The
+/// principal of a service has a share of the workers only, so its processes are those of `default`.
 pub(crate) fn payers_of_processes(model: &Model) -> BTreeMap<&'static str, BTreeSet<PrincipalId>> {
     let has_processes =
         |plugin: &str| model.plugins.plugin_named(plugin).is_ok_and(|one| one.runtime().has_processes());
@@ -261,6 +363,7 @@ pub(crate) fn payers_of_processes(model: &Model) -> BTreeMap<&'static str, BTree
     }
     for (instance, payer) in model.plugins.binding_registry().paid_instances() {
         let Some(plugin) = plugins.get(&instance) else { continue };
+        let payer = if model.principal_ids.is_service(payer) { PrincipalIds::DEFAULT } else { payer };
         payers.entry(*plugin).or_default().insert(payer);
     }
     payers
@@ -292,5 +395,26 @@ mod tests {
             [Some(1), None, Some(3), Some(4), Some(2)]
         );
         assert_eq!((ids.name(PrincipalId(2)), ids.name(PrincipalId(9))), ("e", "-"));
+    }
+
+    #[test]
+    fn services_with_a_load_have_principals_of_their_own() {
+        let text = "[[instance]]\nplugin = \"null\"\nname = \"a\"\n[instance.service]\nrate = 10\npacket = 100\n\
+                    [[instance]]\nplugin = \"null\"\nname = \"pinned\"\n[instance.service]\nworker = 0\n\
+                    [[bind]]\ninstance = \"a\"\ngate = \"monitor\"\nfilter = \"*\"\n\
+                    [[bind]]\ninstance = \"pinned\"\ngate = \"monitor\"\nfilter = \"proto udp\"\n";
+        let mut model = Model::planned(&Config::parse(text, "f").unwrap()).unwrap();
+        let service = Owners(&model).of_service("a");
+        assert!(service.is_some_and(|id| model.principal_ids.is_service(id)));
+        assert_eq!(Owners(&model).of_service("pinned"), None);
+        let payers: Vec<_> = model.plugins.binding_registry().paid_instances().map(|(_, id)| id).collect();
+        assert_eq!(payers, service.into_iter().collect::<Vec<_>>());
+        assert!(Owners(&model).wrongly_paid().is_empty());
+        assert!(Owners(&model).known_principal("service:a").is_err());
+        assert!(Owners(&model).shown_principal("service:a").is_ok());
+        model.placements.remove_service("a");
+        assert_eq!(Owners(&model).wrongly_paid().len(), 1);
+        assert!(model.principal_ids.keep_services(&model.placements.services));
+        assert_eq!(model.principal_ids.names().collect::<Vec<_>>(), ["default"]);
     }
 }

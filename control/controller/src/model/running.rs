@@ -12,6 +12,7 @@ use millrace_units::{GateId, InstanceId};
 
 use crate::ControlError;
 use crate::model::placements::Placed;
+use crate::model::principals::Owners;
 use crate::model::{Bound, Model};
 
 impl Model {
@@ -97,7 +98,7 @@ pub(crate) fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind
             millrace_plugin::OnFault::Drop => OnFault::Drop,
             millrace_plugin::OnFault::Bypass => OnFault::Bypass,
         },
-        principal: model.payer_name(&bound.call_limits).map(|name| name.as_str().into()),
+        principal: Owners(model).named(&bound.call_limits).map(Into::into),
         budget: budget(call),
         packet_budget: packet.and_then(budget),
         queue: queue.is_some(),

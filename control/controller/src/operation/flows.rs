@@ -49,7 +49,7 @@ impl Operation for ListFlows {
         let limit = ControlError::in_range("limit", limit.unwrap_or(LIMIT), 1..=MOST)?;
         let filter = router.flows(filter.as_deref())?;
         let payer = match principal {
-            Some(name) => Some(Owners(&router.lock().model).known_principal(&name)?),
+            Some(name) => Some(Owners(&router.lock().model).shown_principal(&name)?),
             None => None,
         };
         let mut before = HashMap::new();

@@ -326,6 +326,7 @@ fn rename(inner: &mut Inner, name: &str, to: &str, role: Role) -> Result<Instanc
         return Err(ControlError::system(&what, error));
     }
     rename_instance(&mut inner.model.placements, name, to);
+    inner.model.principal_ids.rename_service(name, to);
     inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
     Ok(InstanceView { name: to.to_owned(), ..view })
 }

@@ -349,6 +349,7 @@ pub(super) fn planned(
 }
 
 pub(super) fn find<'a>(model: &'a Model, name: &str) -> Result<&'a Principal, ControlError> {
+    Owners(model).refuse_service(name)?;
     let principals = &model.principals;
     let found = principals.iter().find(|principal| *principal.name == *name);
     let known = || principals.iter().map(|principal| &*principal.name);

@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 use crate::ControlError;
 use crate::admission::services::place_version;
 use crate::events::Events;
-use crate::flows::placement::tell_placements;
 use crate::model::Model;
 use crate::operation::kinds::{Acting, Action, Reading};
 use crate::operation::{Effect, Operation};
@@ -23,6 +22,7 @@ use crate::plugins::Earlier;
 use crate::plugins::load::{admit, log, note_loaded, remember, take_back};
 use crate::plugins::upgrade::{Late, Succeeded, handed_on, succeed_all};
 use crate::request::{NewPlugin, Upgrade};
+use crate::router::instances::tell_levels;
 use crate::router::{Inner, Router};
 use crate::view::{ShadowView, UpgradeView};
 use crate::workers::commands::connections_at_worker;
@@ -419,11 +419,12 @@ fn change_version(
     let replaced = inner.replace(plugin, inheritance);
     if replaced.is_err() {
         inner.model.placements.services = before;
-    } else if has_moved
-        && let Err(error) = tell_placements(&inner.model, &mut inner.offload, &mut inner.workers)
-    {
-        // The version has changed all the same, and a worker that doesn't answer gets the placements when it resumes.
-        tracing::warn!(plugin = plugin.name(), "the levels of its instances: {error}");
+        return replaced;
+    }
+    let told = if has_moved { tell_levels(inner) } else { inner.tell_shares() };
+    if let Err(error) = told {
+        // The version has changed all the same, and a worker that doesn't answer gets the rest when it resumes.
+        tracing::warn!(plugin = plugin.name(), "the levels and shares of its instances: {error}");
     }
     replaced
 }

@@ -149,7 +149,7 @@ impl Promises {
             let windows = WINDOWS.iter().filter_map(window);
             PromiseView {
                 principal: name.to_owned(),
-                bindings: model.bindings_paid_by(name),
+                bindings: model.plugins.binding_registry().paid_by(*id),
                 promised: promised.share,
                 is_reserved: promised.is_reserved,
                 limit: promised.limit,

@@ -227,8 +227,8 @@ fn scheduler_settings(model: &Model) -> CpuSchedulerSettings {
     }
 }
 
-/// Returns the settings of each principal at a worker. A principal that pays for no binding reserves nothing
-/// there.
+/// Returns the settings of each principal at a worker: the configured ones, and those of services with their admitted
+/// time. A principal that pays for no binding reserves nothing there.
 ///
 /// A transaction may need more than the capacity between two of its steps. All shares are scaled down then.
 fn principal_settings(
@@ -236,22 +236,34 @@ fn principal_settings(
     workers: u64,
     capacity: u32,
 ) -> BTreeMap<PrincipalId, PrincipalSettings> {
-    let payers: Vec<&Principal> = model.principals.iter().filter(|one| model.pays(&one.name)).collect();
-    let share = |one: &Principal| one.reserved_cpu().map_or(0, |cpu| (u64::from(cpu.ppm()) / workers).max(1));
-    let sum: u64 = payers.iter().map(|one| share(one)).sum();
+    let registry = model.plugins.binding_registry();
+    let share = |id: PrincipalId, reserved: u64| match registry.paid_by(id) {
+        0 => 0,
+        _ if reserved == 0 => 0,
+        _ => (reserved / workers).max(1),
+    };
+    // A service that has lost its load pays until its bindings have another payer.
+    let services = model.principal_ids.services().map(|(instance, id)| {
+        let placed = model.placements.service(instance).filter(|placed| placed.has_principal());
+        (id, None, placed.map_or(0, |placed| placed.used.worker))
+    });
+    let configured = model.principals.iter().filter_map(|one| {
+        let reserved = one.reserved_cpu().map_or(0, |cpu| u64::from(cpu.ppm()));
+        Some((model.principal_ids.id(&one.name)?, Some(one), reserved))
+    });
+    let shares: Vec<_> = configured.chain(services).map(|(id, one, all)| (id, one, share(id, all))).collect();
+    let sum: u64 = shares.iter().map(|(.., share)| share).sum();
     let mut all = BTreeMap::from([(PrincipalIds::DEFAULT, settings(None, 0, workers))]);
-    for one in &model.principals {
-        let Some(id) = model.principal_ids.id(&one.name) else { continue };
-        let share = if model.pays(&one.name) { share(one) } else { 0 };
+    for (id, one, share) in shares {
         let scaled = share * u64::from(capacity) / sum.max(u64::from(capacity));
-        let link_queue = model.schedulers.queue_of_principal(&one.name);
-        all.insert(id, PrincipalSettings { link_queue, ..settings(Some(one), scaled as u32, workers) });
+        let link_queue = one.map_or(QueueId(0), |one| model.schedulers.queue_of_principal(&one.name));
+        all.insert(id, PrincipalSettings { link_queue, ..settings(one, scaled as u32, workers) });
     }
     all
 }
 
 /// Returns the settings of a principal, without its queue at ports, with a share in parts per million of one processor; 0 for a share by
-/// weight. `None` stands for the principal `default`.
+/// weight. `None` stands for the principal `default` or of a service.
 fn settings(principal: Option<&Principal>, share: u32, workers: u64) -> PrincipalSettings {
     let weight = principal.and_then(|one| one.weight).unwrap_or(Principal::USUAL_WEIGHT);
     let limit = principal.and_then(|one| one.cpu_limit);

@@ -55,6 +55,10 @@ impl Inner {
         if moved {
             steps.note(tell_placements(&self.model, &mut self.offload, &mut self.workers))?;
         }
+        if new.service.is_some() {
+            self.model.principal_ids.add_services(&self.model.placements.services);
+            steps.note(self.tell_shares())?;
+        }
         steps.end()
     }
 
@@ -100,6 +104,9 @@ impl Inner {
         let mut steps = Steps::default();
         let told = self.gates().tell_and_wait(changes);
         steps.note(told)?;
+        if self.model.principal_ids.keep_services(&self.model.placements.services) {
+            steps.note(self.tell_shares())?;
+        }
         steps.note(self.offload.unload_variant(id, &mut self.workers))?;
         steps.end()?;
         match is_kept {
@@ -119,7 +126,7 @@ pub(crate) fn move_grown_services(inner: &mut Inner, counters: &Snapshot) -> Res
         return Ok(());
     }
     let counts = inner.workers.filter_counts()?;
-    let Inner { model, offload, workers, observation, loads, .. } = inner;
+    let Inner { model, offload, observation, loads, .. } = inner;
     let mut packets = BTreeMap::new();
     for (id, bound) in model.plugins.bindings_by_age() {
         let Some(instance) = bound.action.instance() else { continue };
@@ -137,7 +144,7 @@ pub(crate) fn move_grown_services(inner: &mut Inner, counters: &Snapshot) -> Res
         note_move(&placed, Reason::Load, &observation.events);
         model.placements.put(placed);
     }
-    tell_placements(model, offload, workers)
+    tell_levels(inner)
 }
 
 /// Moves services and other instances off the levels that allowances of their owners exclude, while packets pass.
@@ -145,11 +152,22 @@ pub(crate) fn move_grown_services(inner: &mut Inner, counters: &Snapshot) -> Res
 /// # Errors
 /// A worker does not answer.
 pub(crate) fn obey_allowances(inner: &mut Inner) -> Result<(), ControlError> {
-    let Inner { model, offload, workers, observation, .. } = inner;
+    let Inner { model, offload, observation, .. } = inner;
     for placed in services::obey_allowances(model, offload.why_no_cache()) {
         note_move(&placed, Reason::Allowance, &observation.events);
     }
-    tell_placements(model, offload, workers)
+    tell_levels(inner)
+}
+
+/// Gives the workers the levels of instances, and the shares of services there.
+///
+/// # Errors
+/// A worker does not answer.
+pub(crate) fn tell_levels(inner: &mut Inner) -> Result<(), ControlError> {
+    let mut steps = Steps::default();
+    steps.note(tell_placements(&inner.model, &mut inner.offload, &mut inner.workers))?;
+    steps.note(inner.tell_shares())?;
+    steps.end()
 }
 
 /// Sets the declared load and level of an instance, and moves the instance to its level while packets pass.

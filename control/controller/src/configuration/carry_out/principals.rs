@@ -2,9 +2,10 @@
 
 use millrace_config::{Change, Principal};
 
-use super::{BINDINGS_TOGETHER, bind_again};
+use super::BINDINGS_TOGETHER;
 use crate::ControlError;
 use crate::error::Steps;
+use crate::filters::bindings::bind_again;
 use crate::model::principals::Owners;
 use crate::principals::after;
 use crate::router::Inner;

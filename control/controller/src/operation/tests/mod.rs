@@ -3,6 +3,7 @@
 mod allowances;
 mod pinned;
 mod promises;
+mod services;
 mod silent;
 mod trials;
 

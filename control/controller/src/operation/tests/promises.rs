@@ -7,6 +7,7 @@ use super::allowances::{lab, with_allowance};
 use super::*;
 use crate::admission::time::Whole;
 use crate::configuration::Apply;
+use crate::filters::bindings::bindings_of;
 use crate::workers::handle::silence::Silence;
 use crate::workers::tsc::frequency;
 
@@ -28,6 +29,8 @@ enum Step {
     Bind(usize, u16),
     /// Creates an instance with a service, with a configured level or none.
     Create(usize, Load, Option<&'static str>),
+    /// Binds an instance that a step has created, and names no principal.
+    Use(usize, u16),
     /// Changes rate and level of an instance's service.
     Move(usize, u32, Option<&'static str>),
     /// Frees an instance, with its service.
@@ -70,6 +73,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, bool, Option<u64>)>> {
         3 => (name(), 1..9_u16).prop_map(|(name, port)| Step::Bind(name, port)),
         1 => (50..=100_u32, 50..=100_u32, 20..60_u32).prop_map(|(cpu, link, memory)| Step::Admission(cpu, link, memory)),
         3 => (name(), load(), level()).prop_map(|(name, load, level)| Step::Create(name, load, level)),
+        3 => (name(), 1..9_u16).prop_map(|(name, port)| Step::Use(name, port)),
         3 => (name(), rate(), level()).prop_map(|(name, rate, level)| Step::Move(name, rate, level)),
         1 => name().prop_map(Step::Free),
         2 => (name(), amounts()).prop_map(|(name, amounts)| Step::Apply(name, amounts)),
@@ -128,6 +132,11 @@ async fn make(router: &Router, by: &Principal, step: Step) {
             let load = json!({"rate": rate, "size": format!("{size}B"), "packet": packet, "byte": byte, "level": level});
             let new = json!({"plugin": "null", "name": instance(one), "service": load});
             drop(router.execute(by, read::<CreateInstance>(new)).await);
+        }
+        Step::Use(one, port) => {
+            let filter = format!("proto udp dport {port}");
+            let new = json!({"instance": instance(one), "gate": "audit", "filter": filter});
+            drop(router.execute(by, Bind(read(new))).await);
         }
         Step::Move(one, rate, level) => {
             let changes = settings(json!({"rate": rate, "level": level}));
@@ -200,6 +209,35 @@ async fn check_components(router: &Router, context: &str, all: [u64; 4], (time, 
     }
 }
 
+/// Checks that the principals of services pay for the bindings of their instances that name none, that they have the
+/// admitted time at the workers, and that all shares fit there.
+async fn check_services(router: &Router, context: &str) {
+    let promises = router.execute(&Principal::router(), GetPromises).await.unwrap().promises;
+    let inner = router.lock();
+    let model = &inner.model;
+    let of_services = model.placements.services.iter().filter(|placed| placed.service.rate > 0);
+    let names: BTreeSet<String> =
+        of_services.clone().map(|placed| format!("service:{}", placed.instance)).collect();
+    let ids = model.principal_ids.names().filter(|name| name.starts_with("service:"));
+    assert_eq!(ids.collect::<Vec<_>>(), names.iter().collect::<Vec<_>>(), "{context}");
+    for placed in of_services {
+        let name = format!("service:{}", placed.instance);
+        let bindings = bindings_of(model, &placed.instance).unwrap().into_iter();
+        let limits: Vec<_> = bindings.map(|id| model.plugins.binding(id).unwrap().call_limits).collect();
+        let unnamed = limits.iter().filter(|limits| !limits.names_principal());
+        let payers: BTreeSet<_> = unnamed.map(|limits| model.payer_name(limits)).collect();
+        assert!(payers.iter().all(|payer| payer.as_deref() == Some(&*name)), "{context}: {payers:?}");
+        let promise = promises.iter().find(|one| one.principal == name);
+        assert_eq!(promise.is_some(), !payers.is_empty(), "{context}: {name}");
+        let (share, used) = (promise.map(|one| one.promised), placed.used.worker as f64 / 1e4);
+        let is_admitted = share.is_none_or(|share| used < 1e-3 || (share - used).abs() < 1e-3);
+        assert!(is_admitted, "{context}: {name} has {share:?} of {used}");
+    }
+    let reserved = promises.iter().filter(|one| one.is_reserved && one.principal != "control");
+    let (sum, workers) = (reserved.map(|one| one.promised).sum::<f64>(), inner.workers.len() as f64);
+    assert!(sum <= 100.0 * workers + 1e-3, "{context}: {sum} % of {workers} workers");
+}
+
 /// Amounts of the allowance of `lab`, in the order of [`held`].
 const ALLOWED: [u64; 4] = [300_000, 2_000_000, 8 << 20, 2];
 
@@ -225,6 +263,7 @@ async fn check(router: &Router, context: &str, most: [u64; 4]) {
     let is_within = sums.iter().zip(&limits).all(|(sum, limit)| *sum <= *limit as f64);
     assert!(is_within, "{context}: {sums:?} of {limits:?}");
     check_components(router, context, all, (time, services)).await;
+    check_services(router, context).await;
     let held = held(router);
     let within = held.iter().zip(ALLOWED).zip(most).all(|((held, allowed), most)| *held <= allowed.max(most));
     assert!(within, "{context}: {held:?}");
