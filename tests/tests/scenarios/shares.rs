@@ -12,7 +12,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Principals with their shares of 10, and the UDP port of each one's flow.
 const PRINCIPALS: [(&str, u32, u16); 4] = [("a", 4, 9001), ("b", 3, 9002), ("c", 2, 9003), ("d", 1, 9004)];
 
-/// Loads a plugin that computes for some 250 µs on each packet, with an instance for each principal.
+/// Part of a processor that is admitted for a service.
+const ADMITTED: f64 = 0.25;
+
+/// Loads a plugin that computes for 600,000 turns on each packet, with an instance for each principal.
 fn load_slow(line: &Line, router: &Millrace) {
     let slow = build(line, "slow", |source| {
         source.replace("packets++;", "for (volatile int turn = 0; turn < 600000; turn++) {} packets++;")
@@ -167,6 +170,49 @@ fn principal_has_its_whole_share_at_the_worker_of_its_flow() {
     std::thread::sleep(Duration::from_secs(3));
     let percent = eventually("ten seconds of accounts", 2 * PATIENCE, delivered);
     assert!(percent > 55.0, "{percent} %: {:#?}", promises(&router));
+}
+
+/// Returns the cycles and the seconds that a packet of an instance needs, as the router has measured them.
+fn measured(router: &Millrace, instance: &str) -> (f64, f64) {
+    eventually("a hundred packets are measured", PATIENCE, || {
+        let row = router.row("instances", "name", instance);
+        let cycles = &row["packet_cycles"];
+        let packets = cycles["packets"].as_f64().filter(|packets| *packets >= 100.0)?;
+        Some((cycles["mean"].as_f64()?, row["cpu_seconds"].as_f64()? / packets))
+    })
+}
+
+#[test]
+fn service_without_a_principal_keeps_its_admitted_rate_beside_greedy_flows() {
+    let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
+    let line = Line::new();
+    let router = router(&line);
+    load_slow(&line, &router);
+    line.h1.run("ping -c 1 10.2.0.2");
+    let bind = |instance: &str, ports: &str| {
+        let filter = format!("proto udp dport {ports}");
+        router.ask(&["bind", instance, "--gate", "process", "--filter", &filter]);
+    };
+    bind("slow-a", "9100-9115");
+    let start = |port: u16, rate| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), rate, 64);
+    let greedy: Vec<Flow> = (9100..9116).map(|port| start(port, 500)).collect();
+    let waits = || promises(&router).iter().any(|one| one["principal"] == "default" && one["waiting"] != 0);
+    eventually("the greedy flows are backlogged", PATIENCE, || waits().then_some(()));
+    // Packets of the service are promised twice the time that those of the greedy flows need.
+    let (cycles, seconds) = measured(&router, "slow-a");
+    let (rate, packet) = ((ADMITTED / seconds / 2.0) as u32, format!("{:.0}", 2.0 * cycles));
+    assert!(rate > 0, "{cycles} cycles, {seconds} s");
+    router.ask(&["instance", "create", "slow", "s", "--rate", &rate.to_string(), "--packet", &packet]);
+    bind("s", "9001");
+    let own = start(9001, rate);
+    own.go_on(Duration::from_secs(12));
+    let promise = promises(&router).into_iter().find(|one| one["principal"] == "service:s").unwrap();
+    assert!(promise["reserved"] == true && promise["windows"][1]["kept"] == true, "{promise}");
+    let report = own.finish();
+    assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{rate}/s: {report:?}");
+    let lost: u64 = greedy.into_iter().map(|flow| flow.finish().lost()).sum();
+    assert!(lost > 0, "the flows of `default` need more than the processor");
+    router.assert_conservation();
 }
 
 #[test]

@@ -66,11 +66,13 @@ fn service_whose_load_grows_moves_to_the_offload_and_loses_no_packet() {
     let line = Line::new();
     let router = Millrace::start(&line.r, "--port r1 --port r2");
     line.h1.run("ping -c 1 10.2.0.2");
-    router.ask(&["instance", "create", "statistics", "s", "--rate", "10", "--packet", "100000"]);
+    router.ask(&["instance", "create", "statistics", "s", "--rate", "10", "--packet", "100"]);
     let instance = || router.row("instances", "name", "s");
     assert_eq!(instance()["level"], "worker", "ten packets a second are next to nothing");
     router.ask(&["bind", "s", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
-    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
+    // The principal of the service pays, so the measured cycles count. They must exceed the admitted ones by 0.1 % of a
+    // processor.
+    let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 8000, 64);
     flow.wait_for_arrival();
     let has_moved = || {
         flow.go_on(Duration::from_millis(250));
