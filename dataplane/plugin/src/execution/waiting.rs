@@ -95,6 +95,9 @@ pub(crate) struct WaitingRoom {
     /// Earliest time at which a packet of the slice in service began to wait for the processor. Packets that join a
     /// call, or wait for its end, take it along.
     pub since: Option<Instant>,
+    /// Places for waiting packets at the worker, which all instances share. The pipeline states it with each packet
+    /// that it hands over.
+    places: usize,
 }
 
 impl WaitingRoom {
@@ -202,6 +205,7 @@ impl WaitingRoom {
         let Kept { packet, key, destination, state, connection } = kept;
         let connection = PackedConnection::of(connection);
         let busy = |packet: Packet| Err((packet, DropReason::PluginBusy));
+        self.places = most;
         let Some(Noted { wish, place, passed_on, payer, since }) =
             self.tickets.get(ticket.0 as usize).copied()
         else {
@@ -210,7 +214,7 @@ impl WaitingRoom {
         let waiting = Waiting { packet, key, destination, place, state, connection, passed_on, payer, since };
         match wish {
             Wish::Until(slot, _) | Wish::Free(ContextKey { instance: Key { slot, .. }, .. })
-                if !self.has_room(slot, most) =>
+                if !self.has_room(slot, (slot, 0)) =>
             {
                 return busy(waiting.packet);
             }
@@ -233,13 +237,13 @@ impl WaitingRoom {
         Ok(())
     }
 
-    /// Whether an instance may keep one more packet. `most`: number of places for waiting packets at the
-    /// worker, shared by all instances. The instance may keep one more while the number of packets that it
-    /// keeps is less than the number of free places: `most` minus all waiting packets.
-    fn has_room(&self, slot: u32, most: usize) -> bool {
+    /// Whether an instance may keep one more packet: while the number of packets that it keeps is less than the
+    /// number of free places. `taken`: slot of the instance whose backlog is being resumed, and the number of packets
+    /// that wait there.
+    pub fn has_room(&self, slot: u32, (taken_slot, taken): (u32, usize)) -> bool {
         let own = self.backlogs.iter().filter(|backlog| backlog.context.instance.slot == slot);
-        let behind = own.map(Backlog::len);
-        behind.sum::<usize>() + self.held.of(slot) < most.saturating_sub(self.len())
+        let behind = own.map(Backlog::len).sum::<usize>() + if taken_slot == slot { taken } else { 0 };
+        behind + self.held.of(slot) < self.places.saturating_sub(self.len() + taken)
     }
 
     fn backlog(&mut self, context: ContextKey) -> Option<&mut Backlog> {

@@ -349,16 +349,26 @@ impl Finished<'_> {
         }
     }
 
-    /// Holds a packet until a time, or drops it if its payer has no memory left.
+    /// Whether the instance in a slot may keep one more packet, beside those that wait for the end of this call.
+    fn has_room(&self, slot: u32) -> bool {
+        let (behind, _) = self.behind.load();
+        self.calls.waiting.has_room(slot, (self.context.instance.slot, behind as usize))
+    }
+
+    /// Holds a packet until a time. Drops it if the instance keeps too many, or if its payer has no memory left.
     fn hold(&mut self, until: Instant, waiting: Waiting) {
+        let slot = self.context.instance.slot;
+        if !self.has_room(slot) {
+            return self.release(waiting, None, Some(End::Drop(DropReason::PluginBusy)));
+        }
         let Calls { waiting: room, memory, .. } = &mut *self.calls;
-        if let Err(waiting) = room.held.push(self.context.instance.slot, until, waiting, memory) {
+        if let Err(waiting) = room.held.push(slot, until, waiting, memory) {
             self.release(waiting, None, Some(End::Drop(DropReason::PrincipalMemory)));
         }
     }
 
     /// Passes a packet on to the instance `target`, which may be the instance that gave the verdict. If another process
-    /// runs its calls, the packet waits for the turn of its payer.
+    /// runs its calls, the packet waits for the turn of its payer. Drops the packet if that instance keeps too many.
     fn pass_on(&mut self, target: Key, mut waiting: Waiting) {
         waiting.passed_on = waiting.passed_on.next(self.calls.instances.origin(target));
         waiting.since = self.calls.waiting.since.or(Some(self.now));
@@ -366,10 +376,13 @@ impl Finished<'_> {
             return self.calls.waiting.for_processor.push(waiting);
         }
         let target = self.calls.instances.context_of(target, &waiting.key);
+        let has_room = target == self.context || self.has_room(target.instance.slot);
         let Calls { waiting: room, memory, .. } = &mut *self.calls;
         if target == self.context {
             memory.suspend(waiting.payer, (1, waiting.packet.len() as u64));
             self.behind.push(waiting);
+        } else if !has_room {
+            self.release(waiting, None, Some(End::Drop(DropReason::PluginBusy)));
         } else if let Err(waiting) = room.wait_for(target, waiting, memory) {
             self.release(waiting, None, Some(End::Drop(DropReason::PluginBusy)));
         }

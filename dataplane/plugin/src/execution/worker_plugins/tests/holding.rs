@@ -89,3 +89,64 @@ fn holding_a_packet_for_longer_than_a_minute_is_a_fault() {
     let (_, report) = worker.instances().reports().last().unwrap();
     assert!(report.last_fault.contains("over 60 s"), "{}", report.last_fault);
 }
+
+/// Instance that gives the same verdict to every packet, at the end of a call with two slices.
+struct Late(Verdict);
+
+impl Instance for Late {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Suspended
+    }
+
+    fn resume(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        packets.for_each(|_, _| self.0);
+        Progress::Done
+    }
+
+    fn writes_packets(&self) -> bool {
+        false
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(json!(null))
+    }
+}
+
+/// Sends packets one by one to an instance whose calls take two slices, at a worker at which at most 20 packets may
+/// wait. Returns the number of packets that continue or end in the meantime; all of them must end as dropped, because
+/// too many wait.
+fn sent_to_late(worker: &mut WorkerPlugins<ByPort>, pool: &Pool, packets: u16) -> usize {
+    bind(worker, 0, 0, 80, 0);
+    let path = path_of(worker, 80);
+    let mut ended = Vec::new();
+    for _ in 0..packets {
+        // The packet of the call itself is always kept.
+        assert_eq!(refused(worker, pool, path, 1, 20), 0);
+        ended.extend(released(worker, at(0)));
+    }
+    let busy = Some(End::Drop(DropReason::PluginBusy));
+    assert!(ended.iter().all(|(_, end)| *end == busy), "{ended:?}");
+    ended.len()
+}
+
+#[test]
+fn packets_held_at_the_end_of_a_suspended_call_leave_half_of_the_room() {
+    let (mut worker, pool) = (worker(), Pool::new(64).unwrap());
+    let instance = Box::new(Late(Verdict::Hold(at(50))));
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance });
+    assert_eq!(sent_to_late(&mut worker, &pool, 50), 40);
+    assert_eq!((worker.waiting(), pool.in_use()), (10, 10));
+    assert_eq!(released(&mut worker, at(50)).len(), 10);
+}
+
+#[test]
+fn packets_passed_on_at_the_end_of_a_suspended_call_leave_half_of_the_room() {
+    let (mut worker, pool) = (worker(), Pool::new(64).unwrap());
+    let instance = Box::new(Late(Verdict::Instance(InstanceId(1))));
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance });
+    let slow = Box::new(Slow { slices: u32::MAX, ..Slow::default() });
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(1), instance: slow });
+    // The call of the second instance may take 20 slices, one after each packet.
+    assert_eq!(sent_to_late(&mut worker, &pool, 15), 5);
+    assert_eq!((worker.waiting(), pool.in_use()), (10, 10));
+}
