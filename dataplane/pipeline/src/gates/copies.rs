@@ -1,9 +1,10 @@
 //! Copies that pass the copy gates.
 
 use millrace_packet::{Batch, FlowKey};
-use millrace_plugin::{Direction, Group, Kept, Place, Taken, Tracking, Watch};
+use millrace_plugin::{Direction, Group, Place, Taken, Tracking, Watch};
 use millrace_plugin_abi::{PacketConnection, Position, Verdict};
 use millrace_units::{Instant, PathId};
+use millrace_wire::MacAddr;
 
 use super::{Gates, Outlet};
 use crate::forward::routing::Routing;
@@ -111,12 +112,11 @@ impl Copies {
             match whys[index] {
                 Some(Taken::End(_)) => {}
                 Some(Taken::Keep(ticket)) => {
-                    let state = gates.plugins.flow_states().reference(states[index]);
                     // The original counts for the connection, not the copy.
                     let connection = PacketConnection { is_counted: false, ..connections[index] };
-                    let key = keys[index];
-                    let kept = Kept { packet, key, destination: [0; 6], state, connection };
-                    counts.kept += u64::from(gates.plugins.keep(ticket, usize::MAX, kept).is_ok());
+                    let kept = (states[index], connection);
+                    let kept = gates.keep(ticket, packet, keys[index], MacAddr::ZERO, kept, outlet.pool);
+                    counts.kept += u64::from(kept.is_ok());
                 }
                 None if is_copy(packet.next_hop) => {
                     outlet.made.push(packet);

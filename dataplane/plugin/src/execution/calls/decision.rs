@@ -44,7 +44,12 @@ impl Calls {
                 return Decision::End(if answers { End::Reject } else { End::Drop(DropReason::Plugin) });
             }
             Verdict::Consume => return Decision::End(End::Consume),
-            Verdict::Hold(until) if until <= now + LONGEST_HOLD => return Decision::Hold(until),
+            Verdict::Hold(until) if until <= now + LONGEST_HOLD => {
+                return match position {
+                    Position::Copy => Decision::End(End::Consume),
+                    _ => Decision::Hold(until),
+                };
+            }
             Verdict::Hold(_) => Some(format!("it holds a packet for over {} s", LONGEST_HOLD.as_secs())),
             Verdict::Classify => return Decision::End(End::Classify),
             Verdict::Queue(queue) => match self.ports.refuse_queue(queue, payer) {

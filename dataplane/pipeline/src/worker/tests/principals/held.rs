@@ -112,3 +112,39 @@ fn held_packets_of_a_removed_principal_count_for_nobody() {
     world.check();
     assert_eq!(held(&world), (0, 0));
 }
+
+/// Instance of another process that never answers.
+struct Silent;
+
+impl Instance for Silent {
+    fn process(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Awaited
+    }
+
+    fn resume(&mut self, _packets: &mut Packets<'_>, _now: Instant) -> Progress {
+        Progress::Awaited
+    }
+
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
+    fn control(&mut self, _message: &Message) -> Reply {
+        Ok(Default::default())
+    }
+}
+
+#[test]
+fn copies_that_wait_for_an_instance_leave_memory_to_packets() {
+    const TAP: GateId = GateId(3);
+    let mut world = World::with_frames(1024);
+    world.change(PluginChange::AddGate { gate: TAP, position: Position::Copy, order: GateOrder(1) });
+    world.change(PluginChange::AddInstance { id: InstanceId(1), instance: Box::new(Silent) });
+    world.bind_at(TAP, 1, (1, "dst 10.0.0.1/32"), None);
+    for _ in 0..10 {
+        (0..100).for_each(|number| world.send(1, number));
+        world.iterate();
+    }
+    // Half of the memory is for packets that wait, and one instance gets half of that.
+    assert_eq!(world.worker.router.gates.plugins().waiting(), 256);
+}

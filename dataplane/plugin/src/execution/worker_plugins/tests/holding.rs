@@ -150,3 +150,18 @@ fn packets_passed_on_at_the_end_of_a_suspended_call_leave_half_of_the_room() {
     assert_eq!(sent_to_late(&mut worker, &pool, 15), 5);
     assert_eq!((worker.waiting(), pool.in_use()), (10, 10));
 }
+
+#[test]
+fn copy_that_an_instance_holds_is_consumed_at_once() {
+    let (mut worker, pool) = (worker(), Pool::new(4).unwrap());
+    let (gate, position, order) = (GateId(3), Position::Copy, GateOrder(10));
+    change(&mut worker, PluginChange::AddGate { gate, position, order });
+    let instance = Box::new(Says(Verdict::Hold(at(50))));
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance });
+    bind(&mut worker, 0, 3, 80, 0);
+    let path = path_of(&mut worker, 80);
+    let sent = Sent::along(&mut worker, &pool, (path, Position::Copy), &[1], at(0));
+    assert_eq!(sent.taken, [(0, Taken::End(End::Consume))]);
+    let counts = worker.bindings.counts(BindingId(0)).unwrap();
+    assert_eq!((counts.packets, counts.consumed, worker.waiting()), (1, 1, 0));
+}
