@@ -26,7 +26,8 @@ pub(crate) struct Visit {
     pub tracks: bool,
     /// Principal that pays for the call; `None` while no CPU scheduler divides the processor.
     pub payer: Option<PrincipalId>,
-    /// Principal in whose memory held packets count: the payer, also of a call in line.
+    /// Principal in whose memory held packets count, and whose queues verdicts may name: the payer, also of a call in
+    /// line.
     pub holder: Option<PrincipalId>,
     /// Instances that have passed these packets on to another one.
     pub passed_on: PassedOn,
@@ -207,7 +208,7 @@ impl Calls {
             if verdict == Verdict::Pass {
                 return true;
             }
-            let who = (context, visit.place.position, visit.payer);
+            let who = (context, visit.place.position, visit.holder);
             let why =
                 match self.decide(verdict, who, visit.passed_on.times, binding.call_limits.on_fault, now) {
                     Decision::Pass => return true,

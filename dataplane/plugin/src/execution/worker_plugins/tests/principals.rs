@@ -155,3 +155,20 @@ fn verdict_that_takes_the_queue_of_another_principal_is_a_fault() {
     // A built-in plugin that nobody pays for is configured by the operator.
     assert_eq!(queue(None, 2), (1, 20, 0));
 }
+
+#[test]
+fn verdict_of_a_call_in_line_takes_no_queue_of_another_principal() {
+    let queue = |owner: u32| {
+        let mut worker = worker();
+        Payers::of(&mut worker).schedule(|| None);
+        Payers::of(&mut worker).set_queue(PrincipalId(owner), QueueId(20));
+        add(&mut worker, 0);
+        let call_limits = CallLimits { in_line: Some(100), ..limits(Some(1), 0) };
+        filter(&mut worker, 0, 0, Action::Instance(InstanceId(0)), call_limits);
+        let (path, pool) = (path_of(&mut worker, 80), Pool::new(1).unwrap());
+        let sent = Sent::along(&mut worker, &pool, (path, Position::Early), &[4], Instant::ZERO);
+        let faults = worker.instances().reports().next().unwrap().1.faults.values().sum::<u64>();
+        (sent.members.len(), sent.packets[0].queue.0, faults)
+    };
+    assert_eq!((queue(1), queue(2)), ((1, 20, 0), (0, 0, 1)));
+}
