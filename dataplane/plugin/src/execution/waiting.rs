@@ -4,9 +4,9 @@
 //! A stage can't take packets out of the middle of a batch. Therefore it first records an instance's request
 //! to keep packets as a [`Ticket`]. When the batch is disposed of, each packet with a ticket moves here.
 //!
-//! All instances of a worker share a limited number of places for waiting packets. An instance may keep at
-//! most as many packets as places are free. So the first instance gets at most half of all places, a second
-//! one at most half of the free places. So no instance can exhaust the places of others (*dynamic thresholds*
+//! All instances of a worker share a limited number of places for waiting packets. A packet takes a place for each
+//! of its memory frames. The packets of an instance may take at most as many places as are free. So the first
+//! instance gets at most half of all places, a second one at most half of the free places. So no instance can exhaust the places of others (*dynamic thresholds*
 //! with a factor of one: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
 
 mod answers;
@@ -237,13 +237,13 @@ impl WaitingRoom {
         Ok(())
     }
 
-    /// Whether an instance may keep one more packet: while the number of packets that it keeps is less than the
-    /// number of free places. `taken`: slot of the instance whose backlog is being resumed, and the number of packets
-    /// that wait there.
+    /// Whether an instance may keep one more packet: while its packets take fewer places than are free. `taken`: slot
+    /// of the instance whose backlog is being resumed, and the places of the packets that wait there.
     pub fn has_room(&self, slot: u32, (taken_slot, taken): (u32, usize)) -> bool {
         let own = self.backlogs.iter().filter(|backlog| backlog.context.instance.slot == slot);
-        let behind = own.map(Backlog::len).sum::<usize>() + if taken_slot == slot { taken } else { 0 };
-        behind + self.held.of(slot) < self.places.saturating_sub(self.len() + taken)
+        let own = own.map(Backlog::places).sum::<usize>() + if taken_slot == slot { taken } else { 0 };
+        let all = self.backlogs.iter().map(Backlog::places).sum::<usize>() + taken + self.for_processor.len();
+        own + self.held.places_of(slot) < self.places.saturating_sub(all + self.held.places())
     }
 
     fn backlog(&mut self, context: ContextKey) -> Option<&mut Backlog> {

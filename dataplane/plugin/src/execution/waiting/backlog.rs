@@ -64,8 +64,8 @@ pub(crate) struct Call {
     pub(super) states: Vec<StateRef>,
     /// Connections of the packets.
     pub connections: Vec<PacketConnection>,
-    /// Bytes of the packets when they joined the call.
-    pub(super) bytes: u64,
+    /// Bytes of the packets, and their [places](Waiting::places), when they joined the call.
+    pub(super) size: (u64, usize),
     /// State block numbers of the packets' flows or connections, resolved for the latest slice.
     pub numbers: Vec<u32>,
     /// Stage of all packets of the call; `None` for a call without packets.
@@ -107,7 +107,8 @@ impl Call {
     }
 
     pub fn push(&mut self, waiting: Waiting) {
-        self.bytes += waiting.packet.len() as u64;
+        let (bytes, places) = &mut self.size;
+        (*bytes, *places) = (*bytes + waiting.packet.len() as u64, *places + waiting.places());
         self.packets.push(waiting.packet);
         self.keys.push(waiting.key);
         self.destinations.push(waiting.destination);
@@ -138,7 +139,7 @@ impl Call {
 
     /// Returns the number of packets, and their bytes when they joined the call.
     pub fn load(&self) -> (u64, u64) {
-        (self.packets.len() as u64, self.bytes)
+        (self.packets.len() as u64, self.size.0)
     }
 
     /// Ends the call: passes the index and the data of each packet to `each`. The packets continue at
@@ -156,7 +157,7 @@ impl Call {
             );
         }
         (self.place, self.payer, self.slices, self.written) = (None, None, 0, false);
-        (self.payer_backlog, self.times, self.bytes) = (None, CallTimes::default(), 0);
+        (self.payer_backlog, self.times, self.size) = (None, CallTimes::default(), (0, 0));
     }
 }
 
@@ -165,6 +166,7 @@ impl Call {
 pub(crate) struct Behind {
     pub(super) packets: VecDeque<Waiting>,
     bytes: u64,
+    places: usize,
 }
 
 impl Behind {
@@ -173,14 +175,21 @@ impl Behind {
         (self.packets.len() as u32, self.bytes)
     }
 
+    /// Returns the [places](Waiting::places) of the packets.
+    pub fn places(&self) -> usize {
+        self.places
+    }
+
     pub fn push(&mut self, waiting: Waiting) {
         self.bytes += waiting.packet.len() as u64;
+        self.places += waiting.places();
         self.packets.push_back(waiting);
     }
 
     fn pop_if(&mut self, is_it: impl FnMut(&mut Waiting) -> bool) -> Option<Waiting> {
         let waiting = self.packets.pop_front_if(is_it)?;
         self.bytes -= waiting.packet.len() as u64;
+        self.places -= waiting.places();
         Some(waiting)
     }
 }
@@ -227,6 +236,12 @@ impl Backlog {
     /// Returns the number of packets in the running call, plus the number of packets that wait for its end.
     pub(super) fn len(&self) -> usize {
         self.call.packets.len() + self.behind.packets.len()
+    }
+
+    /// Returns the [places](Waiting::places) of these packets.
+    pub(super) fn places(&self) -> usize {
+        let (_, of_call) = self.call.size;
+        of_call + self.behind.places
     }
 
     /// Whether the next request is an upgrade of the instance.

@@ -43,7 +43,7 @@ impl Ord for Held {
 pub(crate) struct HeldPackets {
     held: BinaryHeap<Held>,
     order: u64,
-    /// Number of held packets of each slot whose instance holds packets.
+    /// Each slot whose instance holds packets, and the [places](Waiting::places) of these packets.
     holders: Vec<(u32, usize)>,
 }
 
@@ -65,10 +65,11 @@ impl HeldPackets {
         }
         memory.suspend(waiting.payer, (1, bytes));
         self.order += 1;
+        let places = waiting.places();
         self.held.push(Held { until, order: self.order, by, waiting });
         match self.holders.iter_mut().find(|(holder, _)| *holder == by) {
-            Some((_, held)) => *held += 1,
-            None => self.holders.push((by, 1)),
+            Some((_, held)) => *held += places,
+            None => self.holders.push((by, places)),
         }
         Ok(())
     }
@@ -98,7 +99,7 @@ impl HeldPackets {
         memory.resume(held.waiting.payer, (1, held.waiting.packet.len() as u64));
         let holders = self.holders.iter_mut().enumerate();
         if let Some((at, (_, count))) = holders.into_iter().find(|(_, (holder, _))| *holder == held.by) {
-            *count -= 1;
+            *count -= held.waiting.places();
             if *count == 0 {
                 self.holders.swap_remove(at);
             }
@@ -123,8 +124,13 @@ impl HeldPackets {
         self.held.peek().map(|held| held.until)
     }
 
-    /// Returns the number of packets that the instance in slot `by` holds.
-    pub fn of(&self, by: u32) -> usize {
+    /// Returns the [places](Waiting::places) of all packets.
+    pub fn places(&self) -> usize {
+        self.holders.iter().map(|(_, places)| places).sum()
+    }
+
+    /// Returns the [places](Waiting::places) of the packets that the instance in slot `by` holds.
+    pub fn places_of(&self, by: u32) -> usize {
         self.holders.iter().find(|(holder, _)| *holder == by).map_or(0, |(_, held)| *held)
     }
 

@@ -87,6 +87,11 @@ impl Waiting {
     pub fn entry(&self) -> (Place, PassedOn) {
         (self.place, self.passed_on)
     }
+
+    /// Returns the places that the packet takes while it waits: one for each of its memory frames.
+    pub(super) fn places(&self) -> usize {
+        if self.packet.is_linear() { 1 } else { self.packet.segments().count() }
+    }
 }
 
 /// Packet whose wait for an instance is over.

@@ -24,23 +24,33 @@ fn refused(
     packets: u16,
     most: usize,
 ) -> usize {
-    let mut refused = 0;
-    for source in 0..packets {
-        let sent = Sent::along(worker, pool, (path, Position::Early), &[source], at(0));
-        let (_, Taken::Keep(ticket)) = sent.taken[0] else { panic!("it is held") };
-        for (packet, key) in sent.packets.into_iter().zip(sent.keys) {
-            let kept = Kept {
-                packet,
-                key,
-                destination: [0; 6],
-                state: StateRef::default(),
-                connection: Default::default(),
-            };
-            refused += usize::from(worker.keep(ticket, most, kept).is_err());
-        }
-        worker.end_of_batch();
+    let packet = || pool.packet_from(&[0; 60]).unwrap();
+    (0..packets).filter(|source| is_refused(worker, packet(), path, *source, most)).count()
+}
+
+/// Sends a packet to a worker that has `most` places for waiting packets. Returns whether it found no free one.
+fn is_refused(
+    worker: &mut WorkerPlugins<ByPort>,
+    packet: Packet,
+    path: PathId,
+    source: u16,
+    most: usize,
+) -> bool {
+    let sent = Sent::of(worker, vec![packet], (path, Position::Early), &[source], at(0));
+    let (_, Taken::Keep(ticket)) = sent.taken[0] else { panic!("it is held") };
+    let mut is_refused = false;
+    for (packet, key) in sent.packets.into_iter().zip(sent.keys) {
+        let kept = Kept {
+            packet,
+            key,
+            destination: [0; 6],
+            state: StateRef::default(),
+            connection: Default::default(),
+        };
+        is_refused = worker.keep(ticket, most, kept).is_err();
     }
-    refused
+    worker.end_of_batch();
+    is_refused
 }
 
 #[test]
@@ -54,6 +64,20 @@ fn one_instance_gets_half_of_the_room_and_the_next_half_of_the_rest() {
     // Released packets free their places.
     assert_eq!(released(&mut worker, at(50)).len(), 850);
     assert_eq!(refused(&mut worker, &pool, paths[1], 1000, 1000), 500);
+}
+
+#[test]
+fn packet_takes_a_place_for_each_of_its_memory_frames() {
+    let (mut worker, paths) = with_holders(&[at(50), at(50)]);
+    let pool = Pool::new(4096).unwrap();
+    // A packet of 9,000 bytes takes five frames.
+    let long = || pool.packet_from(&[0; 9000]).unwrap();
+    let mut refused_of =
+        |path| (0..100).filter(|source| is_refused(&mut worker, long(), path, *source, 400)).count();
+    assert_eq!((refused_of(paths[0]), pool.in_use()), (60, 200));
+    assert_eq!((refused_of(paths[1]), pool.in_use()), (80, 300));
+    assert_eq!(released(&mut worker, at(50)).len(), 60);
+    assert_eq!((pool.in_use(), refused(&mut worker, &pool, paths[0], 300, 400)), (0, 100));
 }
 
 #[test]
