@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_packet::DropReason;
+use millrace_packet::{DropReason, FRAME_SIZE};
 use millrace_plugin::{
     AwaitedContext, Grant, InLineCharge, Intake, PassedOn, Place, PrincipalMemory, Served, Waiting,
 };
@@ -67,12 +67,13 @@ impl ForProcessor {
         loads: Arc<PrincipalLoads>,
         (frames, seed): (u32, u64),
     ) -> Self {
-        let limits = CpuQueueLimits { packets: LIMITS.packets.min(frames / 2).max(1), ..LIMITS };
+        let packets = LIMITS.packets.min(frames / 2).max(1);
+        let (bytes, flows) = (LIMITS.bytes.min(packets * FRAME_SIZE as u32), LIMITS.flows);
         Self {
             loads,
             core: CoreTime::default(),
             control: ControlWork::new(),
-            queues: CpuQueues::new(limits, settings.quantum, seed),
+            queues: CpuQueues::new(CpuQueueLimits { packets, bytes, flows }, settings.quantum, seed),
             scheduler: CpuScheduler::new(settings),
             principals: Vec::new(),
             latest: None,

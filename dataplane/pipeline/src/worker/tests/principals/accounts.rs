@@ -216,6 +216,31 @@ fn flood_over_many_flows_leaves_other_principals_their_part() {
     world.check();
 }
 
+/// A packet of 9,000 bytes takes five memory frames.
+#[test]
+fn long_packets_that_wait_leave_half_of_the_memory() {
+    let mut world = World::with_frames(1024);
+    world.set_principal(1, 1, 1 << 25);
+    world.bind(1, 1, Some(1), (1_000_000, 0));
+    let (port, wire) = Memory::new(MAC, 9000);
+    world.worker.add_device(DeviceId(1), Box::new(port));
+    let settings = PortSettings { mac: MAC, mtu: 9000, addresses: Vec::new(), ..settings(1, Tags::NONE) };
+    world.tell(PortCommand::Set(PortId(2), settings));
+    let mut long = frame(1, 0);
+    long.resize(14 + 9000, 0);
+    long[16..18].copy_from_slice(&9000_u16.to_be_bytes());
+    long[24..26].fill(0);
+    let sum = millrace_wire::checksum::checksum(&long[14..34]);
+    long[24..26].copy_from_slice(&sum.to_be_bytes());
+    for _ in 0..20 {
+        (0..20).for_each(|_| wire.inject(&long));
+        world.iterate();
+    }
+    let drops = &world.worker.router.ports.get(PortId(2)).unwrap().count.drops;
+    let (refused, in_use) = (drops.get(DropReason::PrincipalPart), world.worker.router.pool.in_use());
+    assert!(refused > 100 && in_use <= 512, "{refused} packets refused, {in_use} frames in use");
+}
+
 #[test]
 fn flow_report_has_the_account_of_the_flow_at_its_principal() {
     let mut world = World::new();
