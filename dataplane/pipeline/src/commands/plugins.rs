@@ -59,7 +59,9 @@ impl PluginCommand {
                 if !unbinds {
                     return router.gates.plugins_mut().release_orphans();
                 }
-                let held = EndedStages::of(router.gates.plugins_mut()).take_held();
+                let mut ended = EndedStages::of(router.gates.plugins_mut());
+                ended.raise_barriers();
+                let held = ended.take_held();
                 Slices::of(router).requeue(held, now);
                 // Calls for which nobody pays may be at earlier stages than the packets that have continued.
                 router.resume_kept(now);

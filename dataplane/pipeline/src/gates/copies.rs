@@ -1,7 +1,7 @@
 //! Copies that pass the copy gates.
 
 use millrace_packet::{Batch, FlowKey};
-use millrace_plugin::{Direction, Group, Place, Taken, Tracking, Watch};
+use millrace_plugin::{Direction, EndedStages, Group, Place, Taken, Tracking, Watch};
 use millrace_plugin_abi::{PacketConnection, Position, Verdict};
 use millrace_units::{Instant, PathId};
 use millrace_wire::MacAddr;
@@ -93,13 +93,17 @@ impl Copies {
         self.verdicts.resize(self.packets.len(), Verdict::Pass);
         let Self { packets, keys, states, connections, verdicts, members, taken, directed, whys, .. } = self;
         let place = Place { path, position: Position::Copy, stage: 0 };
+        let has_barriers = gates.has_barriers();
         let queues = &Routing { fib: outlet.fib, filter_routes: &gates.routes, ports: outlet.ports };
         let bytes = &mut None;
         let tracker = gates.connections.as_deref_mut().filter(|_| gates.plugins.paths.tracks(path));
         let tracking = tracker.map(|tracker| Tracking { tracker, connections: &mut connections[..] });
         let mut group =
             Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues, tracking };
-        gates.plugins.run_watched(place, &mut group, now, watch);
+        match has_barriers {
+            false => gates.plugins.run_watched(place, &mut group, now, watch),
+            true => EndedStages::of(&mut gates.plugins).run_watched(place, &mut group, now, watch),
+        };
         for (member, direction) in directed.drain(..) {
             gates.direct(&mut packets[usize::from(member)], direction, place.position, outlet);
         }

@@ -90,7 +90,7 @@ impl GateRun<'_> {
 
     /// Adds to a batch a packet that an instance has released. The batch must have room.
     pub fn add_released(&mut self, work: &mut Work, released: Released) {
-        let Released { waiting, direction, end } = released;
+        let Released { waiting, direction, end, .. } = released;
         let Waiting { mut packet, key, destination, place, state, connection, .. } = waiting;
         for path in [place.path, packet.counts_for] {
             self.gates.plugins_mut().paths.touch(path);

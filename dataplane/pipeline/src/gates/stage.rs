@@ -5,7 +5,7 @@ use millrace_connection::ConnectionTable;
 use millrace_forward::Route;
 use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
-    Action, BindingId, Classified, ConnectionKeepers, Direction, EMPTY_PATH, Group, Kept, Place,
+    Action, BindingId, Classified, ConnectionKeepers, Direction, EMPTY_PATH, EndedStages, Group, Kept, Place,
     PluginChange, Released, Remains, Taken, Ticket, Tracking, Watch, Way, WorkerPlugins,
 };
 use millrace_plugin_abi::{PacketConnection, Position};
@@ -160,6 +160,13 @@ impl Gates {
         self.bound
     }
 
+    /// Returns whether packets may have to wait behind calls of stages that have ended. Then all packets take the
+    /// general path.
+    #[inline]
+    pub(crate) fn has_barriers(&self) -> bool {
+        EndedStages::has_barriers(&self.plugins)
+    }
+
     /// Returns the routes that filters prescribe.
     pub fn routes(&self) -> &FilterRoutes {
         &self.routes
@@ -236,13 +243,53 @@ impl Gates {
     }
 
     /// Runs the instances of each group at a position, and calls `watch` before and after each instance.
-    pub fn run_watched(
+    pub fn run_watched<W: Watch>(
         &mut self,
         (position, from): (Position, u16),
         work: &mut Work,
         outlet: &mut Outlet<'_>,
         now: Instant,
-        watch: &mut impl Watch,
+        watch: &mut W,
+    ) {
+        if !self.has_barriers() {
+            return self.run_groups::<false, W>((position, from), work, outlet, now, watch);
+        }
+        self.stop_packets(position, work);
+        self.run_groups::<true, W>((position, from), work, outlet, now, watch);
+    }
+
+    /// Lets open packets without stages at a position wait that must not overtake packets in calls of ended stages.
+    #[cold]
+    fn stop_packets(&mut self, position: Position, work: &mut Work) {
+        let Self { plugins, groups, .. } = self;
+        for index in 0..work.packets.len() {
+            let (path, fate) = (work.paths[index], work.fates[index]);
+            // The forward stage has decided the fates already.
+            let is_open = fate.is_open() || position == Position::Queue && matches!(fate, Fate::Hold(_));
+            if is_open && !plugins.has_stages(path, position) {
+                let place = Place { path, position, stage: 0 };
+                let ticket = EndedStages::of(plugins).stop(place, &work.keys[index]);
+                work.fates[index] = ticket.map_or(fate, Fate::Kept);
+            }
+        }
+        for PathGroup { path, members, has_changed, .. } in groups.iter_mut() {
+            if !plugins.has_stages(*path, position) {
+                members.retain(|member| !matches!(work.fates[usize::from(*member)], Fate::Kept(_)));
+                *has_changed = true;
+            }
+        }
+    }
+
+    /// Runs the instances of each group at a position as [`run_watched`](Self::run_watched) does. `BARRIERS`: whether
+    /// packets may have to wait at barriers.
+    #[inline(always)]
+    fn run_groups<const BARRIERS: bool, W: Watch>(
+        &mut self,
+        (position, from): (Position, u16),
+        work: &mut Work,
+        outlet: &mut Outlet<'_>,
+        now: Instant,
+        watch: &mut W,
     ) {
         let queues = &Routing { fib: outlet.fib, filter_routes: &self.routes, ports: outlet.ports };
         for PathGroup { path, members, bytes, has_changed } in self.groups.iter_mut() {
@@ -270,7 +317,10 @@ impl Gates {
             let mut group =
                 Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues, tracking };
             let place = Place { path: *path, position, stage: from };
-            let refused = self.plugins.run_watched(place, &mut group, now, watch);
+            let refused = match BARRIERS {
+                false => self.plugins.run_watched(place, &mut group, now, watch),
+                true => EndedStages::of(&mut self.plugins).run_watched(place, &mut group, now, watch),
+            };
             *has_changed |= known.is_none();
             for (member, why) in taken.drain(..) {
                 fates[usize::from(member)] = fate(why);

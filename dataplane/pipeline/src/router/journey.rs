@@ -63,6 +63,7 @@ impl Router {
         let is_bare = !self.classifier.remembers()
             && !self.observation.is_tapped()
             && !self.gates.is_bound()
+            && !self.gates.has_barriers()
             && leave_bare(&mut self.forwarding, &self.ports, work);
         let is_express = is_bare || self.classify_or_express(work, probe, now);
         if let Some((mark, before)) = before {
@@ -87,7 +88,8 @@ impl Router {
     /// did.
     #[inline(always)]
     fn classify_or_express<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
-        if self.observation.is_tapped() || !self.classifier.remembers() {
+        let is_general = self.observation.is_tapped() || self.gates.has_barriers();
+        if is_general || !self.classifier.remembers() {
             self.classification().classify(work, now);
             return false;
         }
@@ -128,10 +130,8 @@ impl Router {
         probe: P,
         now: Instant,
     ) {
-        if (position, stage) == (Position::Early, 0)
-            && self.gates.plugins().bindings.hands_over()
-            && self.handover.is_some()
-        {
+        let is_whole = (position, stage) == (Position::Early, 0);
+        if is_whole && self.gates.plugins().bindings.hands_over() && self.handover.is_some() {
             steer_pinned(&self.gates.plugins().paths, work);
         }
         self.gates.group(work);
@@ -144,13 +144,16 @@ impl Router {
         if position <= Position::Late {
             self.gate_run().make_copies(work, probe, now);
             self.forward(work, probe, now);
-            if (position, stage) == (Position::Early, 0) {
+            if is_whole {
                 // Packets that have waited don't pass here: `work` holds no flow records for them.
                 self.fast_path().note_adjacencies(work);
-                self.offer(work, now);
             }
         }
         self.gate_run().run((Position::Queue, from(Position::Queue)), work, probe, now);
+        if is_whole {
+            // A packet may wait at a gate of position `queue`, so its flow is offered no earlier.
+            self.offer(work, now);
+        }
         if position == Position::Queue {
             self.forwarder().decide_late(work);
         }
@@ -167,8 +170,9 @@ impl Router {
     /// Decides the fates of open packets. Packets with an adjacency become finished frames; other packets get
     /// a route, an egress port and a MAC address.
     pub(crate) fn forward<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
-        if self.observation.is_tapped() {
-            // While a capture runs, all packets take the general path, which captures observe.
+        if self.observation.is_tapped() || self.gates.has_barriers() {
+            // While a capture runs, all packets take the general path, which captures observe. Finished frames would
+            // pass the barriers at `queue` gates.
             work.adjacencies.all_mut().fill(NO_ADJACENCY);
         }
         work.leaving.begin();

@@ -281,13 +281,12 @@ impl<'a> Slices<'a> {
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         work.begin();
         let packets = waiting.take((payer, entry), (cost, most), |packet| {
-            let released = Released { waiting: packet, direction: None, end: None };
-            self.router.gate_run().add_released(&mut work, released);
+            self.router.gate_run().add_released(&mut work, Released::on(packet));
         });
         self.memory().set_queued(payer, waiting.waiting_bytes(payer));
         self.note_arrivals(&work);
         Payers::of(self.router.gates.plugins_mut()).grant(waiting.grant(payer, granted));
-        self.resume_at(entry, &mut work, now);
+        self.resume_at((entry, stage.map_or(0, |stage| stage.order)), &mut work, now);
         self.router.scratch.spare = work;
         if stage.is_some_and(|stage| stage.in_line) {
             waiting.let_go(payer, packets);
@@ -302,10 +301,11 @@ impl<'a> Slices<'a> {
         self.router.arrivals.0.note(&work.packets);
     }
 
-    /// Passes packets of one entry through the stages from there.
-    fn resume_at(&mut self, entry: (Place, PassedOn), work: &mut Work, now: Instant) {
+    /// Passes packets of one entry through the stages from there. `reached`: rank of the first gate that they have not
+    /// passed; 0 if the entry tells it.
+    fn resume_at(&mut self, (entry, reached): ((Place, PassedOn), u32), work: &mut Work, now: Instant) {
         Payers::of(self.router.gates.plugins_mut()).enter(Some(entry));
-        self.router.resume_at(entry.0, work, now);
+        self.router.resume_at((entry.0, reached), work, now);
         Payers::of(self.router.gates.plugins_mut()).enter(None);
     }
 
@@ -413,19 +413,20 @@ impl<'a> Slices<'a> {
     fn continue_each(&mut self, packets: Vec<Extracted>, now: Instant) {
         let mut work = std::mem::take(&mut self.router.scratch.spare);
         let (mut passed, mut flows) = (0, HashSet::new());
-        for Extracted { waiting: packet, is_held, .. } in packets {
+        for Extracted { waiting: packet, order, is_held, .. } in packets {
             let (entry, flow) = (packet.entry(), packet.packet.hash);
             let waits = PaidStages::of(self.router.gates.plugins()).will_wait(entry.0);
             if !waits && !is_held && passed >= MOST_AT_ONCE && flows.contains(&flow) {
                 self.router.disposal().drop_waiting(packet, DropReason::PrincipalQueueFull);
                 continue;
             }
-            let wait_again = Paid::of(self.router.gates.plugins()).arrived();
+            let before = self.router.gates.plugins().waiting();
             work.begin();
-            let released = Released { waiting: packet, direction: None, end: None };
-            self.router.gate_run().add_released(&mut work, released);
-            self.resume_at(entry, &mut work, now);
-            if Paid::of(self.router.gates.plugins()).arrived() == wait_again {
+            self.router.gate_run().add_released(&mut work, Released::on(packet));
+            // Held packets have passed the gate of their stage.
+            let reached = if is_held { 0 } else { order };
+            self.resume_at((entry, reached), &mut work, now);
+            if self.router.gates.plugins().waiting() == before {
                 passed += 1;
                 flows.insert(flow);
             }

@@ -413,6 +413,11 @@ impl<T: BindingTable> Bindings<T> {
         self.get(stage.binding)?.call_limits.payer(self.payer_of_path(stage))
     }
 
+    /// Returns the rank of a stage's gate if its binding was removed; `None` while the binding exists.
+    pub(crate) fn rank_of_ended(&self, stage: &Stage) -> Option<u32> {
+        self.get(stage.binding).is_none().then_some(stage.order)
+    }
+
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Binding> {
         self.slab.get_mut(key)

@@ -89,12 +89,16 @@ impl<'a, T: BindingTable> PaidStages<'a, T> {
     }
 
     /// Returns how many packets the instance of a stage takes from the queue with this first packet. The others stay
-    /// there: its principal pays for their memory, and the CPU scheduler decides who is next.
+    /// there: its principal pays for their memory, and the CPU scheduler decides who is next. None leaves the queue
+    /// while earlier packets of its flow are in a call of another binding at the gate, which has ended.
     pub fn intake(&self, first: &Waiting) -> Intake {
-        // The path may name an instance that an upgrade has replaced.
-        let instance = self.binding_at(first.place).and_then(|(_, binding)| binding.instance());
-        let Some(instance) = instance else { return Intake::ALL };
+        let Some((stage, binding)) = self.binding_at(first.place) else { return Intake::ALL };
         let Calls { instances, waiting, .. } = &self.plugins.calls;
+        if waiting.followers.holds(stage.order, &first.key) {
+            return Intake { most: 0, awaited: None };
+        }
+        // The path may name an instance that an upgrade has replaced.
+        let Some(instance) = binding.instance() else { return Intake::ALL };
         let passed_on = first.passed_on.to.map(|to| instances.added_with(to));
         let Some(instance) = passed_on.unwrap_or(Some(instance)) else { return Intake::ALL };
         let context = instances.context_of(instance, &first.key);

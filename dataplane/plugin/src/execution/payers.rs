@@ -152,12 +152,6 @@ impl<'a> Paid<'a> {
         self.in_line.total()
     }
 
-    /// Returns the number of packets that have begun to wait for the processor.
-    #[inline]
-    pub fn arrived(&self) -> usize {
-        self.waiting.for_processor.len()
-    }
-
     /// Returns the principals that pay for suspended calls, for calls that can begin, or for packets that wait
     /// first for the end of another one's call.
     pub fn payers(&self) -> impl Iterator<Item = PrincipalId> + use<'a> {

@@ -12,6 +12,7 @@
 mod answers;
 mod asked;
 mod backlog;
+mod followers;
 mod held;
 mod packet;
 mod served;
@@ -21,6 +22,7 @@ pub use answers::{Answer, Answers};
 pub(crate) use asked::{Asked, Upgrade};
 use asked::{MOST_ASKED, too_busy};
 pub(crate) use backlog::{Backlog, Behind, Call, CallTimes, earliest};
+use followers::Followers;
 use held::HeldPackets;
 pub use packet::{End, Kept, PassedOn, Place, Released, Taken, Waiting};
 pub use served::{AwaitedContext, Served};
@@ -55,6 +57,8 @@ enum Wish {
     Until(u32, Instant),
     /// The packets wait until the CPU scheduler gives the processor to their payer.
     Processor,
+    /// The packets wait at the gate of this rank, behind calls of an ended stage.
+    Gate(u32),
 }
 
 /// Recorded request to keep packets, with their stage.
@@ -88,6 +92,8 @@ pub(crate) struct WaitingRoom {
     upgrades: Vec<Upgrade>,
     /// Packets that instances hold until a time.
     pub held: HeldPackets,
+    /// Packets that wait behind calls of ended stages.
+    pub followers: Followers,
     /// Calls of other processes that have ended, until the pipeline notes their turns.
     pub served: Vec<Served>,
     /// Packets that wait for the processor, until the pipeline queues them.
@@ -158,6 +164,16 @@ impl WaitingRoom {
         self.ticket(Wish::Processor, at, Some(payer))
     }
 
+    /// Records that packets wait at the gate of rank `order` and continue at `place`.
+    pub fn follow(&mut self, order: u32, place: Place) -> Ticket {
+        self.ticket(Wish::Gate(order), (place, PassedOn::default()), None)
+    }
+
+    /// Finds the flows of ended stages as [`Followers::find`] does.
+    pub fn find_followed(&mut self, ended: impl Fn(Place) -> Option<u32>) {
+        self.followers.find(&self.backlogs, ended);
+    }
+
     /// Returns the stage of a packet that waits for the processor; `None` for other tickets.
     pub fn deferred(&self, Ticket(number): Ticket) -> Option<Place> {
         let noted = self.tickets.get(number as usize)?;
@@ -223,6 +239,10 @@ impl WaitingRoom {
                 .push(slot, until, waiting, memory)
                 .map_err(|waiting| (waiting.packet, DropReason::PrincipalMemory))?,
             Wish::Processor => self.for_processor.push(waiting),
+            Wish::Gate(order) => {
+                let has_room = self.followers.len() < most.saturating_sub(self.len());
+                self.followers.push(order, waiting, has_room).or_else(|waiting| busy(waiting.packet))?;
+            }
             Wish::Call(context) => match self.backlog(context) {
                 Some(backlog) => {
                     memory.suspend(payer, (1, waiting.packet.len() as u64));
@@ -458,6 +478,7 @@ impl WaitingRoom {
         let behind = self.backlogs.iter().flat_map(|backlog| &backlog.behind.packets);
         let waiting = held
             .chain(behind)
+            .chain(self.followers.iter())
             .chain(&self.for_processor)
             .flat_map(|own| [own.place.path, own.packet.counts_for]);
         let calls = self.backlogs.iter().map(|backlog| &backlog.call);
@@ -467,7 +488,8 @@ impl WaitingRoom {
 
     /// Returns the number of waiting packets.
     pub fn len(&self) -> usize {
-        self.held.len() + self.for_processor.len() + self.backlogs.iter().map(Backlog::len).sum::<usize>()
+        let in_calls = self.backlogs.iter().map(Backlog::len).sum::<usize>();
+        self.held.len() + self.followers.len() + self.for_processor.len() + in_calls
     }
 
     /// Whether no packet is held, and no call runs or waits.

@@ -61,7 +61,24 @@ impl<T: BindingTable> Resumption<'_, T> {
         if running.is_none() {
             self.calls.run_timers(self.now);
         }
+        if !self.calls.waiting.followers.is_empty() {
+            self.release_followers();
+        }
         self.keep_order();
+    }
+
+    /// Releases the packets behind calls of ended stages whose flows have left these calls.
+    #[cold]
+    fn release_followers(&mut self) {
+        let (paths, bindings) = (self.paths, &*self.bindings);
+        let (waiting, released) = (&mut self.calls.waiting, &mut *self.released);
+        // Packets leave a call only with others that are released.
+        if !released.is_empty() {
+            waiting.find_followed(|at| bindings.rank_of_ended(stage_at(paths, at)?));
+            waiting.followers.release(|order, packet| {
+                released.push(Released { reached: order + 1, ..Released::on(packet) });
+            });
+        }
     }
 
     /// Puts packets behind a later gate in front of packets behind an earlier one. Of the packets of a flow, those
@@ -71,7 +88,8 @@ impl<T: BindingTable> Resumption<'_, T> {
         let paths = self.paths;
         let behind = |released: &Released| {
             let Place { path, position, stage } = released.waiting.place;
-            Reverse(paths.order_before(path, position, stage))
+            let known = released.reached.checked_sub(1);
+            Reverse(known.unwrap_or_else(|| paths.order_before(path, position, stage)))
         };
         if !self.released.is_sorted_by_key(behind) {
             self.released.sort_by_key(behind);
@@ -223,11 +241,12 @@ impl<T: BindingTable> Resumption<'_, T> {
             release(call, place, self.released);
             return true;
         };
-        let stage = self.paths.stages_at(place.path, place.position).get(usize::from(place.stage));
+        let stage = stage_at(self.paths, place);
         let own = stage.filter(|stage| stage.step == Step::Instance(context.instance)).map(Stage::kept);
         let kept = KeptState::of(own.unwrap_or_default(), context.instance, (states, connections));
         let mut nobody = BindingCounts::default();
-        let counts = counts_of(stage, self.bindings, &mut call.times).unwrap_or(&mut nobody);
+        let counts = counts_of(stage, self.bindings, &mut call.times);
+        let (is_ended, counts) = (counts.is_none(), counts.unwrap_or(&mut nobody));
         let limits = call.times.limits;
         if running.is_some() {
             call.payer_backlog = Some(meter.payer_backlog());
@@ -261,6 +280,7 @@ impl<T: BindingTable> Resumption<'_, T> {
             place,
             on_fault,
             now,
+            is_ended,
             written,
             malformed: None,
         };
@@ -272,6 +292,11 @@ impl<T: BindingTable> Resumption<'_, T> {
         }
         true
     }
+}
+
+/// Returns the stage at a place.
+fn stage_at(paths: &Paths, at: Place) -> Option<&Stage> {
+    paths.stages_at(at.path, at.position).get(usize::from(at.stage))
 }
 
 /// Returns the counts of a stage's binding, whose limits the call gets; `None` if the binding has ended.
@@ -293,7 +318,7 @@ fn release(call: &mut Call, place: Place, released: &mut Vec<Released>) {
         let is_malformed = written
             && recheck_behind(&mut waiting.packet, &waiting.key, Verdict::Pass, place.position).is_err();
         let end = is_malformed.then_some(End::Drop(DropReason::PluginFailed));
-        released.push(Released { waiting, direction: None, end });
+        released.push(Released { end, ..Released::on(waiting) });
     });
 }
 
@@ -309,6 +334,8 @@ struct Finished<'a> {
     place: Place,
     on_fault: OnFault,
     now: Instant,
+    /// Whether the binding has ended. Its packets are neither held nor queued any more.
+    is_ended: bool,
     /// Whether the call may have written to the packets. The answer is stored, because an upgrade may replace
     /// the instance before the end of the call.
     written: bool,
@@ -333,19 +360,21 @@ impl Finished<'_> {
         }
         let who = (self.context, position, waiting.payer);
         let decision = self.calls.decide(verdict, who, waiting.passed_on.times, self.on_fault, self.now);
-        if let Decision::PassOn(target) = decision {
+        if let Decision::PassOn(target) = decision
+            && !(self.is_ended && waiting.payer.is_some() && self.calls.is_awaited(target))
+        {
             return self.pass_on(target, waiting);
         }
         (waiting.place, waiting.passed_on) = (self.place.next(), PassedOn::default());
         match decision {
-            Decision::Hold(until) => self.hold(until, waiting),
+            Decision::Hold(until) if !self.is_ended => self.hold(until, waiting),
             Decision::Direct(direction) => self.release(waiting, Some(direction), None),
             Decision::Queue(queue) => {
                 waiting.packet.queue = queue;
                 self.release(waiting, None, None);
             }
             Decision::End(end) => self.release(waiting, None, Some(end)),
-            Decision::Pass | Decision::PassOn(_) => self.release(waiting, None, None),
+            Decision::Pass | Decision::PassOn(_) | Decision::Hold(_) => self.release(waiting, None, None),
         }
     }
 
@@ -391,7 +420,7 @@ impl Finished<'_> {
     /// then counts the drop or consumption.
     fn release(&mut self, waiting: Waiting, direction: Option<Direction>, end: Option<End>) {
         self.counts.end(end);
-        self.released.push(Released { waiting, direction, end });
+        self.released.push(Released { direction, end, ..Released::on(waiting) });
     }
 }
 

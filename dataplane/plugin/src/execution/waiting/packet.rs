@@ -103,12 +103,14 @@ pub struct Released {
     pub direction: Option<Direction>,
     /// End of the packet's journey; `None` if the packet continues.
     pub end: Option<End>,
+    /// Rank of the first gate that the packet has not passed; 0 if its place tells it.
+    pub reached: u32,
 }
 
 impl Released {
     /// Releases a packet that continues, with no egress port chosen.
-    pub(crate) fn on(waiting: Waiting) -> Self {
-        Self { waiting, direction: None, end: None }
+    pub fn on(waiting: Waiting) -> Self {
+        Self { waiting, direction: None, end: None, reached: 0 }
     }
 }
 

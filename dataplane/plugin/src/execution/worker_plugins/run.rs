@@ -32,7 +32,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Passes a group through stages like [`run`](Self::run), and calls an observer before and after each
-    /// stage.
+    /// stage. While barriers stand, call [`EndedStages::run_watched`](crate::EndedStages::run_watched) instead.
     #[inline]
     pub fn run_watched(
         &mut self,
@@ -41,9 +41,22 @@ impl<T: BindingTable> WorkerPlugins<T> {
         now: Instant,
         watch: &mut impl Watch,
     ) -> Option<Refusal> {
+        self.run_until((from, None), group, now, watch)
+    }
+
+    /// Passes a group through stages like [`run_watched`](Self::run_watched), up to the stage number `end`, which the
+    /// group does not enter.
+    #[inline(always)]
+    pub(crate) fn run_until(
+        &mut self,
+        (from, end): (Place, Option<u16>),
+        group: &mut Group<'_>,
+        now: Instant,
+        watch: &mut impl Watch,
+    ) -> Option<Refusal> {
         let Self { paths, bindings, calls, .. } = self;
         for (number, stage) in (0..).zip(paths.stages_at(from.path, from.position)).skip(from.stage.into()) {
-            if group.members.is_empty() {
+            if group.members.is_empty() || end == Some(number) {
                 return None;
             }
             let of_path = bindings.payer_of_path(stage);

@@ -1,5 +1,7 @@
 //! Bindings that end while packets wait: those that waited for them continue, all others keep their places.
 
+use millrace_packet::DropReason;
+
 use super::held::Holding;
 use super::stage_queues::stage;
 use super::*;
@@ -167,4 +169,91 @@ fn held_packets_of_an_ended_binding_continue_before_those_that_wait() {
     world.unbind(1);
     world.check();
     assert_eq!(world.seen.lock().unwrap().len(), 20);
+}
+
+/// Returns a world in which packet 0 of flow 1 is in a suspended call, and packet 1 waits for the processor at the same
+/// stage, with the record of the next stage. `frames`: packet memory of the worker.
+fn with_call(frames: u32) -> (World, Seen) {
+    let mut world = World::with_frames(frames);
+    world.set_principal(1, 1, 1 << 20);
+    world.bind(1, 1, Some(1), (100_000, 30));
+    let later = Seen::default();
+    let instance = Slow { cycles: 0, suspensions: 0, left: 0, seen: later.clone() };
+    world.change(PluginChange::AddInstance { id: InstanceId(2), instance: Box::new(instance) });
+    world.bind_at(LATER, 2, (GIVER, "dst 10.0.0.0/24"), None);
+    for number in 0..2 {
+        world.send(1, number);
+        world.iterate();
+    }
+    assert_eq!((waiting(&world), world.counts()[&1].waiting), (1, 2));
+    (world, later)
+}
+
+/// Returns the number of packets that wait for instances, or behind calls.
+fn waiting(world: &World) -> usize {
+    world.worker.router.gates.plugins().waiting()
+}
+
+#[test]
+fn packets_wait_behind_the_suspended_call_of_an_ended_stage() {
+    let (mut world, later) = with_call(1 << 15);
+    world.unbind(1);
+    assert_eq!((waiting(&world), world.counts()[&1].waiting), (2, 1));
+    world.send(1, 2);
+    world.send(2, 0);
+    world.iterate();
+    assert_eq!((waiting(&world), later.lock().unwrap().clone()), (3, vec![(2, 0)]));
+    world.check();
+    assert_eq!(*later.lock().unwrap(), [(2, 0), (1, 0), (1, 1), (1, 2)]);
+}
+
+#[test]
+fn packets_without_stages_wait_behind_the_suspended_call_of_an_ended_stage() {
+    let (mut world, _) = with_call(1 << 15);
+    [GIVER, 1].into_iter().for_each(|binding| world.unbind(binding));
+    assert!(!world.worker.router.gates.is_bound());
+    world.send(1, 2);
+    world.send(2, 0);
+    world.iterate();
+    assert_eq!((waiting(&world), world.worker.router.observation.totals.dropped), (3, 1));
+    world.check();
+}
+
+/// Packets wait before a call that later changes end, move or repeat.
+#[test]
+fn packets_behind_the_call_of_an_ended_stage_keep_their_order_whatever_changes() {
+    let changes: [fn(&mut World); 5] = [
+        |world| world.change(PluginChange::RemoveInstance { id: InstanceId(1) }),
+        |world| world.upgrade(1),
+        |world| world.tell(PrincipalCommand::Remove(PrincipalId(1))),
+        |world| world.rebind(1, 1, Some(1)),
+        |world| {
+            world.rebind(1, 1, Some(1));
+            world.send(1, 3);
+            world.iterate();
+            world.unbind(1);
+        },
+    ];
+    for change in changes {
+        let (mut world, later) = with_call(1 << 15);
+        world.unbind(1);
+        world.send(1, 2);
+        world.iterate();
+        change(&mut world);
+        (3..6).skip((world.sent - 3) as usize).for_each(|number| world.send(1, number));
+        world.check();
+        assert_eq!(*later.lock().unwrap(), (0..6).map(|number| (1, number)).collect::<Vec<(u8, u16)>>());
+    }
+}
+
+#[test]
+fn packets_behind_the_call_of_an_ended_stage_leave_memory_to_others() {
+    let (mut world, _) = with_call(64);
+    world.unbind(1);
+    (2..42).for_each(|number| world.send(1, number));
+    (0..2).for_each(|_| _ = world.iterate());
+    let waits = waiting(&world) as u64;
+    let refused = world.worker.router.ports.get(PortId(1)).unwrap().count.drops.get(DropReason::PluginBusy);
+    assert!((10..32).contains(&waits) && waits + refused == 42, "{waits} wait, {refused} dropped");
+    world.check();
 }

@@ -100,6 +100,17 @@ fn packets_held_for_a_removed_instance_or_binding_continue_at_once_in_order() {
     assert_eq!((released(&mut worker, at(30)).len(), worker.is_idle()), (3, true));
 }
 
+/// A call of a bound instance would hold packet 3 for 5 ms.
+#[test]
+fn suspended_call_of_an_ended_binding_holds_no_packets() {
+    let (mut worker, path) = with_slow(3);
+    let pool = Pool::new(64).unwrap();
+    send_and_keep(&mut worker, &pool, path, &[3, 10], at(0));
+    change(&mut worker, PluginChange::Unbind { binding: BindingId(0), gate: GateId(0), filter: 80 });
+    let all: Vec<_> = (0..3).flat_map(|_| released(&mut worker, at(0))).collect();
+    assert_eq!((all, worker.is_idle()), (vec![(3, None), (10, None)], true));
+}
+
 #[test]
 fn holding_a_packet_for_longer_than_a_minute_is_a_fault() {
     let (mut worker, paths) = with_holders(&[at(60_000), at(60_001), Instant::from_nanos(u64::MAX)]);
