@@ -254,10 +254,6 @@ proptest! {
                 Change::Iterate => _ = world.iterate(),
                 Change::Unbind(stage) => {
                     let Some(bindings) = bound.get_mut(stage as usize) else { continue };
-                    // Packets of a suspended call here or later stay behind packets that pass because of the change.
-                    if stages[stage as usize..].iter().any(|later| later.suspensions > 0) {
-                        continue;
-                    }
                     bindings.drain(..).for_each(|binding| world.unbind_stage(stage, binding));
                 }
                 Change::Bind(number, queue, some) => {
