@@ -10,6 +10,7 @@ mod hot_swap;
 mod in_line;
 mod meter;
 mod resume;
+mod slice;
 mod tracker;
 #[expect(
     clippy::indexing_slicing,
