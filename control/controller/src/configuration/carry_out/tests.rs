@@ -1,4 +1,4 @@
-//! Tests of transactions in which a worker doesn't answer one of the changes.
+//! Tests of transactions in which a worker doesn't answer one of the changes, or must not be asked.
 
 use millrace_config::Config;
 
@@ -69,10 +69,10 @@ fn other() -> String {
     )
 }
 
-fn with_silence(work: impl AsyncFn(&Router, &Silence)) {
+fn with_silence(text: &str, work: impl AsyncFn(&Router, &Silence)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let config = Config::parse(BASE, "base.toml").unwrap();
+        let config = Config::parse(text, "base.toml").unwrap();
         let router = start(config, StartOptions::default()).await.unwrap();
         // Once both ports have announced their addresses, the counters no longer change.
         while execute(&router, GetSummary).await.transmitted < 2 {
@@ -152,7 +152,7 @@ fn step(error: &str) -> (usize, String) {
 
 #[test]
 fn unanswered_command_reverts_all_steps_and_names_the_step() {
-    with_silence(async |router, silence| {
+    with_silence(BASE, async |router, silence| {
         let (before, other) = (seen(router).await, other());
         let changes = planned(router, &other).await;
         let mut named = Vec::new();
@@ -179,4 +179,53 @@ fn unanswered_command_reverts_all_steps_and_names_the_step() {
         assert!(!apply(router, BASE).await.unwrap().is_empty());
         assert_same(&seen(router).await, &before, "applied and taken back");
     });
+}
+
+/// Instances that `BASE` gets: `target`, which has a binding, and `both`, which names it in a setting.
+const USED: &str = r#"
+[[instance]]
+plugin = "statistics"
+name = "target"
+[[instance]]
+plugin = "spread"
+name = "both"
+settings = { to = "target" }
+[[bind]]
+instance = "target"
+gate = "monitor"
+filter = "proto udp"
+"#;
+
+#[test]
+fn removal_of_an_instance_in_use_is_refused_before_its_bindings_end() {
+    let text = format!("{BASE}{USED}");
+    with_silence(&text, async |router, silence| {
+        let before = seen(router).await;
+        // The first question to a worker would stay unanswered: the end of a binding asks each worker.
+        silence.after(0, 1);
+        // An instance that gets another plugin is removed and created again.
+        let error = apply(router, &text.replace("\"statistics\"", "\"null\"")).await.unwrap_err().to_string();
+        assert!(silence.is_to_come(), "a worker was asked: {error}");
+        silence.after(0, 0);
+        let user = "\"target\" is in use by instance \"both\", whose setting \"to\" names it";
+        assert!(error.contains(user), "{error}");
+        assert_eq!(step(&error), (2, "instance free target".to_owned()));
+        assert_same(&seen(router).await, &before, "refused");
+        assert!(execute(router, ListRevisions).await.is_empty());
+    });
+}
+
+#[test]
+fn removal_of_an_instance_is_made_with_its_last_use() {
+    let text = format!("{BASE}{USED}");
+    let (instances, _) = USED.split_once("[[bind]]").unwrap();
+    let other_target = instances.replace("to = \"target\"", "to = \"pf\"");
+    let (_, other_target) = other_target.split_once("name = \"target\"").unwrap();
+    for rest in ["", other_target] {
+        with_silence(&text, async |router, _| {
+            let changes = apply(router, &format!("{BASE}{rest}")).await.unwrap();
+            assert!(changes.iter().any(|change| change == "instance free target"), "{changes:?}");
+            assert!(planned(router, &format!("{BASE}{rest}")).await.is_empty());
+        });
+    }
 }
