@@ -179,7 +179,7 @@ impl Operation for MoveInstance {
     async fn carry_out(self, acting: &Acting) -> Result<InstanceView, ControlError> {
         let (router, by) = (acting.router(), acting.caller().requester());
         // What would be refused moves no code.
-        let PlannedMove { plugin, runtimes, .. } = self.plan(&router.to_change()?, &by)?;
+        let PlannedMove { plugin, runtimes, .. } = self.plan(&*router.to_change()?, &by)?;
         let Self { name, changes } = self;
         if runtimes.is_some() {
             acting.caller().may(Role::Admin)?;
@@ -193,16 +193,34 @@ impl Operation for MoveInstance {
             let plan =
                 move |inner: &mut Inner| Ok((vec![plan_move(&inner.model, &by, &name, &changes)?.0], name));
             let moved = router.change(plan, |inner, name| instance_view(inner, &name)).await;
-            if let (Err(error), Some((from, _))) = (&moved, runtimes)
-                && let Err(second) = move_to_runtime(&router, plugin, from).await
-            {
-                let text = format!("{error}; plugin {plugin} can't return to its runtime either: {second}");
-                return Err(ControlError::System(text));
+            match runtimes {
+                Some((from, _)) => or_back(moved, plugin, move_to_runtime(&router, plugin, from)).await,
+                None => moved,
             }
-            moved
         };
         // A client that leaves doesn't end a move between its two halves.
         detached("move the instance", moving).await
+    }
+}
+
+/// Returns the outcome of a move. If the move has failed, first carries out `back`, which returns the plugin to its
+/// runtime.
+///
+/// # Errors
+/// The error of the move. If `back` fails, too, both errors.
+pub(super) async fn or_back<T>(
+    moved: Result<T, ControlError>,
+    plugin: &str,
+    back: impl Future<Output = Result<(), ControlError>>,
+) -> Result<T, ControlError> {
+    match moved {
+        Ok(moved) => Ok(moved),
+        Err(error) => match back.await {
+            Ok(()) => Err(error),
+            Err(second) => Err(ControlError::System(format!(
+                "{error}; plugin {plugin} can't return to its runtime either: {second}"
+            ))),
+        },
     }
 }
 

@@ -1,5 +1,9 @@
 //! Tests of allowances: what they refuse, and the owners of principals.
 
+use std::sync::Arc;
+
+use millrace_plugin_abi::{DeclaredCycles, DeclaredNeeds, Instance, Plugin, PluginError, Position};
+
 use super::*;
 use crate::configuration::Apply;
 use crate::configuration::RollBack;
@@ -206,6 +210,79 @@ async fn only_admins_declare_change_and_free_loads() {
     router.execute(&operator, move_to(json!({"level": "worker"}))).await.unwrap();
     assert_eq!(router.running().instance.iter().filter(|one| one.service.is_some()).count(), 1);
     router.execute(&root, FreeInstance { name: "loaded".to_owned() }).await.unwrap();
+    router.shutdown().await.unwrap();
+}
+
+/// Plugin `null` with another name, whose instances need memory or cycles even without packets.
+struct Needing(&'static str, DeclaredNeeds, Option<DeclaredCycles>);
+
+impl Plugin for Needing {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn version(&self) -> &'static str {
+        "1.0.0"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Needs memory or cycles without packets."
+    }
+
+    fn positions(&self) -> &[Position] {
+        &Position::ALL
+    }
+
+    fn messages(&self) -> &[(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn declared_cycles(&self, _kind: &str) -> Option<DeclaredCycles> {
+        self.2
+    }
+
+    fn declared_needs(&self) -> DeclaredNeeds {
+        self.1
+    }
+
+    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+        millrace_plugin_null::PLUGIN.create(settings)
+    }
+}
+
+#[tokio::test]
+async fn only_admins_declare_services_that_need_memory_or_cycles_without_packets() {
+    let router = with_allowance().await;
+    let (operator, root) = (caller("token other", Role::Operator), caller("root", Role::Admin));
+    let memory = DeclaredNeeds { memory: 4096.0, ..DeclaredNeeds::default() };
+    let cycles = DeclaredCycles { fixed: 1000.0, ..DeclaredCycles::default() };
+    for plugin in
+        [Needing("remembers", memory, None), Needing("wakes", DeclaredNeeds::default(), Some(cycles))]
+    {
+        let name = plugin.0;
+        router.lock().model.plugins.add_plugin(Arc::new(plugin)).unwrap();
+        let create = |service: Value| CreateInstance {
+            plugin: name.to_owned(),
+            name: name.to_owned(),
+            settings: Map::new(),
+            service: read(service),
+        };
+        let move_to =
+            |level: Value| MoveInstance { name: name.to_owned(), changes: settings(json!({"level": level})) };
+        let free = || FreeInstance { name: name.to_owned() };
+        let refusal = "a declared load needs the role admin";
+        for by in [&operator, &lab()] {
+            refused(&router, by, create(json!({"level": "worker"})), refusal).await;
+            // An instance without a service reserves nothing.
+            router.execute(by, create(Value::Null)).await.unwrap();
+            refused(&router, by, move_to(json!("worker")), refusal).await;
+            router.execute(by, free()).await.unwrap();
+        }
+        router.execute(&root, create(json!({"level": "worker"}))).await.unwrap();
+        refused(&router, &operator, move_to(Value::Null), refusal).await;
+        refused(&router, &operator, free(), refusal).await;
+        router.execute(&root, free()).await.unwrap();
+    }
     router.shutdown().await.unwrap();
 }
 

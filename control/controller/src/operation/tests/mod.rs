@@ -7,6 +7,7 @@ mod services;
 mod silent;
 mod trials;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::future::poll_fn;
@@ -83,6 +84,24 @@ async fn an_operation_that_is_dropped_before_its_end_is_recorded_as_abandoned() 
 
 async fn is_refused<O: Operation>(router: &Router, operation: O) -> bool {
     router.execute(&Principal::router(), operation).await.is_err()
+}
+
+#[tokio::test]
+async fn failed_move_whose_return_fails_too_names_both_errors() {
+    let returns = &Cell::new(0);
+    let back = |outcome: Result<(), ControlError>| async move {
+        returns.set(returns.get() + 1);
+        outcome
+    };
+    let failed = || Err::<u8, _>(ControlError::conflict("no room"));
+    let no_file = ControlError::conflict("the file is gone");
+    assert_eq!(instances::or_back(Ok(7), "p", back(Ok(()))).await, Ok(7));
+    assert_eq!(returns.get(), 0, "a plugin that has moved stays");
+    assert_eq!(instances::or_back(failed(), "p", back(Ok(()))).await, failed());
+    assert_eq!(returns.get(), 1);
+    let both = "no room; plugin p can't return to its runtime either: the file is gone";
+    let both = Err(ControlError::System(both.to_owned()));
+    assert_eq!(instances::or_back(failed(), "p", back(Err(no_file))).await, both);
 }
 
 /// Holds the lock in one thread, and sends invalid filters from another. All must be refused at once, because
