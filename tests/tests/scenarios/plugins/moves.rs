@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use millrace_testkit::{Flow, Ground, Line, Millrace};
 
-use crate::plugins::files::{build_for, read};
+use crate::plugins::files::{COUNTER, COUNTER_KEYS, build_for, build_source, read};
 use crate::plugins::shared_objects::trusting;
-use crate::support::to;
+use crate::support::{router, to};
 
 /// Number of moves of each instance in each direction.
 const MOVES: usize = 3;
@@ -160,4 +160,41 @@ fn service_pinned_to_a_worker_gets_the_packets_of_all_workers() {
     assert_eq!(router.json(&["control", "s", "read"])["total"]["packets"], sent);
     assert_eq!(router.row("instances", "name", "s")["service"]["worker"], 1);
     router.assert_conservation();
+}
+
+#[test]
+fn version_whose_greater_costs_fit_nowhere_is_refused_and_the_earlier_one_keeps_running() {
+    let Some(_ground) = Ground::enter(&["clang"]) else { return };
+    let line = Line::new();
+    let build = |version: &str, cycles: u64| {
+        let keys = format!("{COUNTER_KEYS},\"cost\":{{\"packet\":{cycles}}}");
+        build_source(&line, "counter", version, &keys, COUNTER)
+    };
+    let versions = [("1.0.0", 100), ("1.1.0", 1000), ("1.2.0", 1_000_000)];
+    let [first, greater, most] = versions.map(|(version, cycles)| build(version, cycles));
+    let router = router(&line);
+    router.ask(&["plugin", "load", &first]);
+    router.ask(&["instance", "create", "counter", "c", "--rate", "100000"]);
+    let claimed = || {
+        let shown = router.json(&["admission", "show"]);
+        let components = shown["components"].as_array().unwrap();
+        let workers = components.iter().find(|one| one["component"] == "workers").unwrap();
+        let claims = workers["claims"].as_array().unwrap();
+        let own = claims.iter().find(|claim| claim["by"] == "instance c");
+        own.unwrap_or_else(|| panic!("{shown:#}"))["amount"].as_f64().unwrap()
+    };
+    let runs = || router.row("plugins", "name", "counter")["version"].clone();
+    let before = claimed();
+    router.try_ask(&["plugin", "upgrade", "counter", &most]).assert_refused(
+        1,
+        &["plugin counter: version 1.2.0 declares other costs", "\"c\"", "level worker: lacks"],
+    );
+    assert_eq!((runs(), claimed()), ("1.0.0".into(), before));
+    router.ask(&["plugin", "upgrade", "counter", &greater]);
+    let after = claimed();
+    assert_eq!(runs(), "1.1.0");
+    assert!(after > 5.0 * before, "{after} {before}");
+    // The earlier version needs less, so a rollback is admitted.
+    router.ask(&["plugin", "rollback", "counter"]);
+    assert_eq!((runs(), claimed()), ("1.0.0".into(), before));
 }

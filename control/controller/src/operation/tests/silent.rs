@@ -1,17 +1,23 @@
 //! Changes of which a worker leaves a question unanswered.
 
-use std::sync::Arc;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
 
+use millrace_config::{Service, ServiceLevel};
 use millrace_pipeline::{CounterCommand, PluginCommand};
 use millrace_plugin::Health;
 use millrace_plugin_abi::{
-    Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
+    DeclaredNeeds, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
 };
 use millrace_repository::Held;
 use millrace_telemetry::EventKind;
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::*;
 use crate::model::PluginChange;
+use crate::model::placements::{PlacedService, Used};
 use crate::plugins::Earlier;
 use crate::router::Inner;
 
@@ -92,7 +98,7 @@ async fn seen(router: &Router) -> String {
     all.lines().filter(stays).collect::<Vec<_>>().join("\n")
 }
 
-/// Plugin and instance of a version, which the instance tells.
+/// Plugin and instance of a version, which the instance tells. Version 1.0.0 needs memory.
 #[derive(Clone, Debug)]
 struct Versioned(&'static str);
 
@@ -115,6 +121,11 @@ impl Plugin for Versioned {
 
     fn messages(&self) -> &'static [(&'static str, &'static str)] {
         &[("version", "Tells the version.")]
+    }
+
+    fn declared_needs(&self) -> DeclaredNeeds {
+        let memory = if self.0 == "1.0.0" { 4096.0 } else { 0.0 };
+        DeclaredNeeds { memory, ..DeclaredNeeds::default() }
     }
 
     fn create(&self, _: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
@@ -169,6 +180,76 @@ async fn a_version_that_a_worker_does_not_answer_is_taken_back_everywhere() {
     }
     router.execute(&Principal::router(), back).await.unwrap();
     assert_eq!(versions(&router), ["1.0.0", "1.0.0"]);
+    router.shutdown().await.unwrap();
+}
+
+/// Texts of the warnings that a thread logs.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut |field: &Field, value: &dyn Debug| write!(text, "{field}={value:?} ").unwrap());
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_version_stays_and_a_warning_is_logged_if_a_worker_does_not_answer_about_new_levels() {
+    let router = started().await;
+    let silence = Silence::before(router.lock().workers.get(1));
+    add_versioned(&router);
+    {
+        let mut inner = router.lock();
+        let earlier = Earlier { plugin: Arc::new(Versioned("1.0.0")), file: None };
+        inner.plugins.previous.insert("versioned", earlier);
+        // Neither version has an eBPF variant, so the service leaves the offload once its costs change.
+        let service = Service { rate: 10, packet: Some(100.0), ..Service::default() };
+        let (instance, plugin) = ("v".to_owned(), "versioned");
+        let (level, used) = (ServiceLevel::Offload, Used::default());
+        inner.model.placements.put(PlacedService { instance, plugin, service, level, used });
+    }
+    let level = || router.lock().model.placements.service("v").map(|placed| placed.level);
+    let back = RollBackPlugin { name: "versioned".to_owned() };
+    let warnings = Warnings::default();
+    for answered in 0.. {
+        let logs = tracing::subscriber::set_default(warnings.clone());
+        silence.after(answered, 1);
+        let outcome = router.execute(&Principal::router(), back.clone()).await.map(drop);
+        let is_answered = silence.is_whole(1);
+        silence.after(0, 0);
+        drop(logs);
+        assert!(!is_answered, "the workers are asked about the levels last: {outcome:?}");
+        if outcome.is_ok() {
+            break;
+        }
+        // A question before: nothing has changed.
+        assert_eq!(versions(&router), ["2.0.0", "2.0.0"], "{outcome:?}");
+        assert_eq!(level(), Some(ServiceLevel::Offload), "{outcome:?}");
+        warnings.0.lock().unwrap().clear();
+    }
+    assert_eq!(versions(&router), ["1.0.0", "1.0.0"]);
+    assert_eq!(level(), Some(ServiceLevel::Worker));
+    let warned = warnings.0.lock().unwrap().join("\n");
+    let words = ["the levels and shares of its instances: worker 1 did not answer", "plugin=\"versioned\""];
+    assert!(words.iter().all(|word| warned.contains(word)), "{warned}");
     router.shutdown().await.unwrap();
 }
 
