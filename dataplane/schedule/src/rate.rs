@@ -174,6 +174,8 @@ mod tests {
         fn time_and_bytes_are_inverse_to_each_other(rate in 1_u64..200_000_000_000, bytes in 1_u64..1 << 40) {
             let rate = Rate(rate);
             let time = rate.time_for(bytes);
+            let exact = (u128::from(bytes) * 8 * 1_000_000_000).div_ceil(u128::from(rate.0));
+            prop_assert_eq!(u128::from(time), exact);
             prop_assert!(rate.bytes_in(time) >= bytes);
             prop_assert!(rate.bytes_in(time - 1) < bytes);
         }

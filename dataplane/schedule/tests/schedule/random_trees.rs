@@ -24,6 +24,8 @@ struct World {
     dropped: u64,
     /// Whether a node may delay packets while the link is idle.
     may_idle: bool,
+    /// Number of accepted changes, by their names.
+    accepted: BTreeMap<&'static str, u32>,
 }
 
 impl World {
@@ -48,6 +50,7 @@ impl World {
             wire: 0,
             dropped: 0,
             may_idle,
+            accepted: BTreeMap::new(),
         };
         let root = world.inner_kind(None);
         world.port.edit().add(NodeId(0), None, Share::Only, &root, at(0)).unwrap();
@@ -111,14 +114,18 @@ impl World {
         (count > 0).then(|| all.swap_remove(self.roll(count) as usize))
     }
 
+    fn note<E>(&mut self, change: &'static str, result: Result<(), E>) {
+        *self.accepted.entry(change).or_default() += u32::from(result.is_ok());
+    }
+
     fn grow(&mut self) {
         let Some(parent) = self.some(|view| !view.kind.is_leaf()) else { return };
         let kind = if self.roll(3) == 0 { self.inner_kind(Some(&parent.kind)) } else { self.leaf_kind() };
         let share = self.share_for(&parent.kind, !kind.is_leaf() && kind == NodeKind::Hfsc);
         // Some refusals are expected: levels in use, trees that are too deep, guarantees above the rate.
-        if self.port.edit().add(NodeId(self.next_id), Some(parent.node), share, &kind, at(self.now)).is_ok() {
-            self.next_id += 1;
-        }
+        let added = self.port.edit().add(NodeId(self.next_id), Some(parent.node), share, &kind, at(self.now));
+        self.next_id += u32::from(added.is_ok());
+        self.note("add", added);
     }
 
     fn arrive(&mut self) {
@@ -166,24 +173,28 @@ impl World {
                 let Some(node) = self.some(|view| view.parent.is_some()) else { return };
                 let Some(parent) = self.some(|view| !view.kind.is_leaf()) else { return };
                 let share = self.share_for(&parent.kind, node.kind == NodeKind::Hfsc);
-                let _ = self.port.edit().move_to(node.node, Some(parent.node), share, at(self.now));
+                let moved = self.port.edit().move_to(node.node, Some(parent.node), share, at(self.now));
+                self.note("move", moved);
             }
             3 => {
                 let Some(node) = self.some(|view| view.parent.is_some()) else { return };
                 let parent = node.parent.and_then(|parent| self.port.report().view(parent)).unwrap();
                 let share = self.share_for(&parent.kind, node.kind == NodeKind::Hfsc);
-                let _ = self.port.edit().set_share(node.node, share, at(self.now));
+                let set = self.port.edit().set_share(node.node, share, at(self.now));
+                self.note("share", set);
             }
             4 => {
                 let Some(node) = self.some(|view| view.kind.is_leaf()) else { return };
                 let kind = self.leaf_kind();
-                let _ = self.port.edit().set(node.node, &kind, at(self.now));
+                let set = self.port.edit().set(node.node, &kind, at(self.now));
+                self.note("leaf", set);
             }
             _ => {
                 if let Some(node) = self.some(|view| matches!(view.kind, NodeKind::TokenBucket { .. })) {
                     let kind =
                         NodeKind::TokenBucket { rate: Rate(1_000_000 + self.roll(9_000_000)), burst: 2000 };
-                    let _ = self.port.edit().set(node.node, &kind, at(self.now));
+                    let set = self.port.edit().set(node.node, &kind, at(self.now));
+                    self.note("bucket", set);
                 }
             }
         }
@@ -204,7 +215,7 @@ impl World {
             *dropped += 1;
             removed += 1;
         });
-        match (result, leftover) {
+        match (&result, leftover) {
             (Ok(_), Leftover::MoveTo(target)) => {
                 assert_eq!(removed, 0, "packets were dropped that were to be moved");
                 let port = &self.port;
@@ -215,12 +226,13 @@ impl World {
                 }
             }
             (Ok(count), Leftover::Drop) => {
-                assert_eq!(count, removed);
+                assert_eq!(*count, removed);
                 let port = &self.port;
                 self.routes.retain(|_, leaf| port.report().view(NodeId(*leaf)).is_some());
             }
             (Err(_), _) => {}
         }
+        self.note("remove", result.map(drop));
     }
 
     /// Checks offered = sent + dropped + held, for the port and in the view of every node.
@@ -291,7 +303,13 @@ fn hundred_trees_with_buckets_and_limits_lose_no_packet_and_starve_no_flow() {
 
 #[test]
 fn a_hundred_trees_change_at_random_moments() {
+    let mut accepted: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 200..300 {
-        World::new(seed, seed % 2 == 0).run(400, true);
+        let mut world = World::new(seed, seed % 2 == 0);
+        world.run(400, true);
+        world.accepted.into_iter().for_each(|(change, count)| *accepted.entry(change).or_default() += count);
+    }
+    for change in ["add", "remove", "move", "share", "leaf", "bucket"] {
+        assert!(accepted.get(change).is_some_and(|count| *count > 0), "{change} of {accepted:?}");
     }
 }

@@ -114,7 +114,10 @@ impl Race {
         for number in self.returns.remove(&self.step).unwrap_or_default() {
             self.arrive(number);
         }
-        let Some(PrincipalId(number)) = self.scheduler.next(Instant::ZERO) else { return };
+        let Some(PrincipalId(number)) = self.scheduler.next(Instant::ZERO) else {
+            assert!(self.working.is_empty(), "the processor idles beside work");
+            return;
+        };
         self.common = self.working.first().map_or(self.common, |(level, _)| *level).max(self.common);
         let mut customer = self.customers[number as usize];
         self.lead = self.lead.max(self.lead_of(customer));
