@@ -80,7 +80,7 @@ impl PrincipalIds {
     }
 
     fn add(&mut self, names: impl Iterator<Item = String>) {
-        let used: Vec<PrincipalId> = self.0.values().copied().collect();
+        let used: BTreeSet<PrincipalId> = self.0.values().copied().collect();
         let mut free = (0..).map(PrincipalId).filter(|id| !used.contains(id));
         for name in names {
             self.0.entry(name).or_insert_with(|| free.next().unwrap_or(Self::DEFAULT));

@@ -242,11 +242,12 @@ fn principal_settings(
         _ if reserved == 0 => 0,
         _ => (reserved / workers).max(1),
     };
+    let placed = model.placements.services.iter().filter(|placed| placed.has_principal());
+    let admitted: BTreeMap<&str, u64> = placed.map(|one| (&*one.instance, one.used.worker)).collect();
     // A service that has lost its load pays until its bindings have another payer.
-    let services = model.principal_ids.services().map(|(instance, id)| {
-        let placed = model.placements.service(instance).filter(|placed| placed.has_principal());
-        (id, None, placed.map_or(0, |placed| placed.used.worker))
-    });
+    let services = model.principal_ids.services();
+    let services =
+        services.map(|(instance, id)| (id, None, admitted.get(instance).copied().unwrap_or_default()));
     let configured = model.principals.iter().filter_map(|one| {
         let reserved = one.reserved_cpu().map_or(0, |cpu| u64::from(cpu.ppm()));
         Some((model.principal_ids.id(&one.name)?, Some(one), reserved))
