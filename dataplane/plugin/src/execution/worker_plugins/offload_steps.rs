@@ -8,7 +8,7 @@ use millrace_units::{Amount, PathId, QueueId};
 use super::WorkerPlugins;
 use crate::execution::calls::DriverCharge;
 use crate::execution::health::Health;
-use crate::execution::instances::ContextKey;
+use crate::execution::instances::{ContextKey, Instances};
 use crate::offload_steps::{LoadedVariant, OffloadRefusal, OffloadStep, OffloadSteps};
 use crate::path::{Refusal, Step};
 use crate::slab::Key;
@@ -28,7 +28,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 // The XDP program tracks no connections.
                 (_, Step::Instance(_)) if stage.tracks => return Err(OffloadRefusal::Instance),
                 (Position::Early | Position::Late, Step::Instance(key)) => {
-                    let loaded = self.callable_variant(key)?;
+                    let loaded = callable_variant(&self.calls.instances, key)?;
                     steps.add(stage, OffloadStep::Variant(loaded.instructions))?;
                     steps.variant = (loaded.place, loaded.instructions);
                     let time = u32::try_from(loaded.time.as_nanos()).unwrap_or(u32::MAX);
@@ -57,17 +57,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
         }
         Ok(steps)
-    }
-
-    /// Returns the eBPF variant of an instance; as error, the reason that the XDP program may not call the
-    /// variant.
-    fn callable_variant(&self, key: Key) -> Result<&LoadedVariant, OffloadRefusal> {
-        let contexts = self.calls.instances.get(key).ok_or(OffloadRefusal::Instance)?;
-        let variant = contexts.first().variant.as_ref().ok_or(OffloadRefusal::Instance)?;
-        if contexts.iter().any(|hosted| hosted.record.health != Health::Well || hosted.shadow.is_some()) {
-            return Err(OffloadRefusal::Unwell);
-        }
-        if variant.is_asked { Ok(variant) } else { Err(OffloadRefusal::Placed) }
     }
 
     /// Whether the principal that pays for the eBPF variant of these steps is ahead of its share, or beyond its limit.
@@ -101,4 +90,14 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
         }
     }
+}
+
+/// Returns the eBPF variant of an instance; as error, the reason that the XDP program may not call the variant.
+fn callable_variant(instances: &Instances, key: Key) -> Result<&LoadedVariant, OffloadRefusal> {
+    let contexts = instances.get(key).ok_or(OffloadRefusal::Instance)?;
+    let variant = contexts.first().variant.as_ref().ok_or(OffloadRefusal::Instance)?;
+    if contexts.iter().any(|hosted| hosted.record.health != Health::Well || hosted.shadow.is_some()) {
+        return Err(OffloadRefusal::Unwell);
+    }
+    if variant.is_asked { Ok(variant) } else { Err(OffloadRefusal::Placed) }
 }
