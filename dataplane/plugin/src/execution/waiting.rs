@@ -4,10 +4,7 @@
 //! A stage can't take packets out of the middle of a batch. Therefore it first records an instance's request
 //! to keep packets as a [`Ticket`]. When the batch is disposed of, each packet with a ticket moves here.
 //!
-//! All instances of a worker share a limited number of places for waiting packets. A packet takes a place for each
-//! of its memory frames. The packets of an instance may take at most as many places as are free. So the first
-//! instance gets at most half of all places, a second one at most half of the free places. So no instance can exhaust the places of others (*dynamic thresholds*
-//! with a factor of one: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+//! All packets share a limited number of places (`places.rs`).
 
 mod answers;
 mod asked;
@@ -15,6 +12,7 @@ mod backlog;
 mod followers;
 mod held;
 mod packet;
+mod places;
 mod served;
 
 pub(crate) use answers::each_answer;
@@ -101,8 +99,7 @@ pub(crate) struct WaitingRoom {
     /// Earliest time at which a packet of the slice in service began to wait for the processor. Packets that join a
     /// call, or wait for its end, take it along.
     pub since: Option<Instant>,
-    /// Places for waiting packets at the worker, which all instances share. The pipeline states it with each packet
-    /// that it hands over.
+    /// Number of places for waiting packets at the worker. The pipeline states it with each packet that it hands over.
     places: usize,
 }
 
@@ -230,7 +227,7 @@ impl WaitingRoom {
         let waiting = Waiting { packet, key, destination, place, state, connection, passed_on, payer, since };
         match wish {
             Wish::Until(slot, _) | Wish::Free(ContextKey { instance: Key { slot, .. }, .. })
-                if !self.has_room(slot, (slot, 0)) =>
+                if !self.has_room(Some(slot), (slot, 0)) =>
             {
                 return busy(waiting.packet);
             }
@@ -240,7 +237,7 @@ impl WaitingRoom {
                 .map_err(|waiting| (waiting.packet, DropReason::PrincipalMemory))?,
             Wish::Processor => self.for_processor.push(waiting),
             Wish::Gate(order) => {
-                let has_room = self.followers.len() < most.saturating_sub(self.len());
+                let has_room = self.has_room(None, (0, 0));
                 self.followers.push(order, waiting, has_room).or_else(|waiting| busy(waiting.packet))?;
             }
             Wish::Call(context) => match self.backlog(context) {
@@ -255,15 +252,6 @@ impl WaitingRoom {
             }
         }
         Ok(())
-    }
-
-    /// Whether an instance may keep one more packet: while its packets take fewer places than are free. `taken`: slot
-    /// of the instance whose backlog is being resumed, and the places of the packets that wait there.
-    pub fn has_room(&self, slot: u32, (taken_slot, taken): (u32, usize)) -> bool {
-        let own = self.backlogs.iter().filter(|backlog| backlog.context.instance.slot == slot);
-        let own = own.map(Backlog::places).sum::<usize>() + if taken_slot == slot { taken } else { 0 };
-        let all = self.backlogs.iter().map(Backlog::places).sum::<usize>() + taken + self.for_processor.len();
-        own + self.held.places_of(slot) < self.places.saturating_sub(all + self.held.places())
     }
 
     fn backlog(&mut self, context: ContextKey) -> Option<&mut Backlog> {

@@ -380,7 +380,7 @@ impl Finished<'_> {
 
     /// Whether the instance in a slot may keep one more packet, beside those that wait for the end of this call.
     fn has_room(&self, slot: u32) -> bool {
-        self.calls.waiting.has_room(slot, (self.context.instance.slot, self.behind.places()))
+        self.calls.waiting.has_room(Some(slot), (self.context.instance.slot, self.behind.places()))
     }
 
     /// Holds a packet until a time. Drops it if the instance keeps too many, or if its payer has no memory left.

@@ -1,9 +1,9 @@
 //! Packets that wait behind calls of ended stages.
 //!
 //! A binding may end while packets of a flow are in a call of its stage, or wait for the end of such a call. The paths
-//! of later packets lack this stage, so nothing would keep these packets behind the earlier ones. Therefore the gate of
-//! an ended stage is a barrier for these flows, whatever path their packets have. It stands until the last packet of the
-//! flow has left the calls. Then the packets at the barrier continue in their order.
+//! of later packets lack this stage, so nothing would keep these packets behind the earlier ones. Therefore the gate
+//! of an ended stage is a barrier for these flows, whatever path their packets have. It stands until the last packet of
+//! the flow has left the calls. Then the packets at the barrier continue in their order.
 //!
 //! Packets whose path has a new binding at the gate wait at the barrier, too. If they wait for the processor before the
 //! new binding, they stay in that queue instead.
@@ -25,8 +25,9 @@ struct Barrier {
     order: u32,
     /// Hashes of the flows with packets in calls of the stages, in ascending order.
     flows: Vec<u64>,
-    /// Packets of these flows that wait at the gate.
+    /// Packets of these flows that wait at the gate, and their [places](Waiting::places).
     waiting: VecDeque<Waiting>,
+    places: usize,
 }
 
 impl Barrier {
@@ -86,6 +87,7 @@ impl Followers {
     pub fn push(&mut self, order: u32, waiting: Waiting, has_room: bool) -> Result<(), Waiting> {
         match self.barriers.iter_mut().find(|barrier| barrier.order == order) {
             Some(barrier) if has_room && barrier.waiting.len() < MOST_BEHIND => {
+                barrier.places += waiting.places();
                 barrier.waiting.push_back(waiting);
                 Ok(())
             }
@@ -119,7 +121,7 @@ impl Followers {
         match self.barriers.get_mut(place).filter(|barrier| barrier.order == order) {
             Some(barrier) => barrier.flows.push(flow),
             None => {
-                let barrier = Barrier { order, flows: vec![flow], waiting: VecDeque::new() };
+                let barrier = Barrier { order, flows: vec![flow], waiting: VecDeque::new(), places: 0 };
                 self.barriers.insert(place, barrier);
             }
         }
@@ -128,12 +130,15 @@ impl Followers {
     /// Gives each packet that need not wait any longer to `each`, with the rank of its gate, and ends the barriers
     /// without flows. To be called after [`find`](Self::find).
     pub fn release(&mut self, mut each: impl FnMut(u32, Waiting)) {
-        for Barrier { order, flows, waiting } in &mut self.barriers {
+        for Barrier { order, flows, waiting, places } in &mut self.barriers {
             for _ in 0..waiting.len() {
                 let Some(first) = waiting.pop_front() else { break };
                 match flows.binary_search(&flow_of(&first.key)) {
                     Ok(_) => waiting.push_back(first),
-                    Err(_) => each(*order, first),
+                    Err(_) => {
+                        *places -= first.places();
+                        each(*order, first);
+                    }
                 }
             }
         }
@@ -148,5 +153,10 @@ impl Followers {
     /// Returns the number of waiting packets.
     pub fn len(&self) -> usize {
         self.barriers.iter().map(|barrier| barrier.waiting.len()).sum()
+    }
+
+    /// Returns the [places](Waiting::places) of the waiting packets.
+    pub fn places(&self) -> usize {
+        self.barriers.iter().map(|barrier| barrier.places).sum()
     }
 }

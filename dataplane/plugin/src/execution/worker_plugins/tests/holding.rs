@@ -1,6 +1,7 @@
 //! Tests of held packets: limits of number and time.
 
 use super::*;
+use crate::{EndedStages, Ticket};
 
 /// Creates a worker with one instance for each time in `until`. Each instance holds all its packets until its
 /// time. Instance N is bound to destination port 80 + N.
@@ -38,19 +39,21 @@ fn is_refused(
 ) -> bool {
     let sent = Sent::of(worker, vec![packet], (path, Position::Early), &[source], at(0));
     let (_, Taken::Keep(ticket)) = sent.taken[0] else { panic!("it is held") };
-    let mut is_refused = false;
-    for (packet, key) in sent.packets.into_iter().zip(sent.keys) {
-        let kept = Kept {
-            packet,
-            key,
-            destination: [0; 6],
-            state: StateRef::default(),
-            connection: Default::default(),
-        };
-        is_refused = worker.keep(ticket, most, kept).is_err();
-    }
+    let mut packets = sent.packets.into_iter().zip(sent.keys);
+    let is_kept = packets.all(|(packet, key)| keep(worker, (ticket, most), packet, key));
     worker.end_of_batch();
-    is_refused
+    !is_kept
+}
+
+/// Passes a packet with a ticket to a worker that has `most` places for waiting packets. Returns whether it is kept.
+fn keep(
+    worker: &mut WorkerPlugins<ByPort>,
+    (ticket, most): (Ticket, usize),
+    packet: Packet,
+    key: FlowKey,
+) -> bool {
+    let (state, connection) = (StateRef::default(), Default::default());
+    worker.keep(ticket, most, Kept { packet, key, destination: [0; 6], state, connection }).is_ok()
 }
 
 #[test]
@@ -98,6 +101,26 @@ fn packets_held_for_a_removed_instance_or_binding_continue_at_once_in_order() {
     assert_eq!(released(&mut worker, at(1)), vec![(0, None), (1, None), (2, None)]);
     assert_eq!(worker.next_event(at(1)), Some(at(30)));
     assert_eq!((released(&mut worker, at(30)).len(), worker.is_idle()), (3, true));
+}
+
+#[test]
+fn packets_behind_calls_of_ended_stages_leave_fewer_places_to_instances() {
+    let (mut worker, path) = with_slow(100);
+    let instance = Box::new(Says(Verdict::Hold(at(50))));
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(1), instance });
+    bind(&mut worker, 1, 0, 81, 1);
+    let (holding, pool) = (path_of(&mut worker, 81), Pool::new(64).unwrap());
+    assert!(!is_refused(&mut worker, pool.packet_from(&[0; 60]).unwrap(), path, 10, 21));
+    unbind(&mut worker, 0);
+    EndedStages::of(&mut worker).raise_barriers();
+    for _ in 0..8 {
+        let place = Place { path: EMPTY_PATH, position: Position::Early, stage: 0 };
+        let ticket = EndedStages::of(&mut worker).stop(place, &key_of(10)).unwrap();
+        assert!(keep(&mut worker, (ticket, 21), pool.packet_from(&[0; 60]).unwrap(), key_of(10)));
+        worker.end_of_batch();
+    }
+    // The call and the packets behind it leave twelve places, of which the instance gets half.
+    assert_eq!((refused(&mut worker, &pool, holding, 20, 21), worker.waiting()), (14, 15));
 }
 
 /// A call of a bound instance would hold packet 3 for 5 ms.
