@@ -12,8 +12,8 @@
 //! invalid when its connection ends.
 //!
 //! **A full table.** A TCP or SCTP connection is *assured* once its originator has answered the other side, which
-//! nobody with a forged source address can do. In other protocols, a connection is assured once the other side has answered
-//! twice, with a packet of the originator between. Forged packets to a host that answers them can do that.
+//! nobody with a forged source address can do. In other protocols, a connection is assured once the other side has
+//! answered twice, with a packet of the originator between. Forged packets to a host that answers them can do that.
 //!
 //! A new connection in a full table recycles one that is not assured. Such connections are in two lists: streams of UDP
 //! and the like that the other side has not answered; and all others. The oldest connection of the longer list goes. So

@@ -132,8 +132,8 @@ impl FlowStates {
         self.set(flow, FlowState::Due);
     }
 
-    /// Records the entry of a flow. Returns the counts of upcalls that the entry continues, if the flow's last entry was
-    /// withdrawn.
+    /// Records the entry of a flow. Returns the counts of upcalls that the entry continues, if the flow's last entry
+    /// was withdrawn.
     pub fn begin_entry(&mut self, flow: FlowIndex, key: &FlowKey, slot: u32) -> Option<Upcalls> {
         self.set(flow, FlowState::Entry(slot));
         self.back_offs.end(flow.slot(), key)

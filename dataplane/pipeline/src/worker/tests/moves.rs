@@ -413,8 +413,8 @@ fn service_moves_to_the_offload_and_back_under_traffic() {
     world.check();
 }
 
-/// Sends packets of a flow one by one, with time to offload the flow. Returns the number of packets that the XDP program
-/// has sent so far.
+/// Sends packets of a flow one by one, with time to offload the flow. Returns the number of packets that the XDP
+/// program has sent so far.
 fn send_slowly(world: &mut World, packets: u8) -> u64 {
     for _ in 0..packets {
         world.send(0, 1);
