@@ -226,7 +226,8 @@ impl Gates {
     /// Groups the open packets of a batch by path. Packets without bindings are left out.
     pub fn group(&mut self, work: &mut Work) {
         self.groups.begin();
-        if !self.bound {
+        // Packets that have waited may have a path of ended stages, which are barriers.
+        if !self.bound && !self.has_barriers() {
             return;
         }
         for index in 0..work.packets.len() {
