@@ -46,6 +46,7 @@ struct Tally {
     reordered: u64,
     highest: Option<u64>,
     longest_delay: Duration,
+    slowest_sent: Duration,
 }
 
 /// Results of a flow.
@@ -65,6 +66,8 @@ pub struct FlowReport {
     pub total_loss: Duration,
     /// Longest delay of a packet. Pauses of the sender on a busy machine count as neither loss nor delay.
     pub longest_delay: Duration,
+    /// Time from the start of the flow until the packet with this delay was sent.
+    pub slowest_sent: Duration,
 }
 
 impl FlowReport {
@@ -185,7 +188,8 @@ fn receive(socket: &UdpSocket, start: Instant, done: &AtomicBool, count: &Atomic
         let Ok(length) = socket.recv(&mut bytes) else { continue };
         let field = |at: usize| bytes[..length].get(at..)?.first_chunk().copied().map(u64::from_be_bytes);
         if let (Some(number), Some(sent)) = (field(0).filter(|number| *number < MOST), field(8)) {
-            tally.add(number, start.elapsed().saturating_sub(Duration::from_nanos(sent)));
+            let sent = Duration::from_nanos(sent);
+            tally.add(number, sent, start.elapsed().saturating_sub(sent));
             count.store(tally.received + tally.duplicated, Ordering::Relaxed);
         }
     }
@@ -193,8 +197,8 @@ fn receive(socket: &UdpSocket, start: Instant, done: &AtomicBool, count: &Atomic
 }
 
 impl Tally {
-    /// Counts an arrived packet and its delay.
-    fn add(&mut self, number: u64, delay: Duration) {
+    /// Counts an arrived packet, with the time at which it was sent and its delay.
+    fn add(&mut self, number: u64, sent: Duration, delay: Duration) {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.seen.len() {
             self.seen.resize(word + 1, 0);
@@ -205,7 +209,9 @@ impl Tally {
         self.duplicated += u64::from(!is_new);
         self.reordered += u64::from(self.highest.is_some_and(|highest| number < highest));
         self.highest = self.highest.max(Some(number));
-        self.longest_delay = self.longest_delay.max(delay);
+        if delay > self.longest_delay {
+            (self.longest_delay, self.slowest_sent) = (delay, sent);
+        }
     }
 
     fn has(&self, number: u64) -> bool {
@@ -227,6 +233,7 @@ impl Tally {
             longest_loss: time(longest),
             total_loss: time(sent.saturating_sub(self.received)),
             longest_delay: self.longest_delay,
+            slowest_sent: self.slowest_sent,
         }
     }
 }
@@ -239,7 +246,7 @@ mod tests {
     fn losses_repetitions_and_delays_are_found() {
         let mut tally = Tally::default();
         for (number, ms) in [(0, 1), (1, 1), (5, 50), (4, 2), (5, 3)] {
-            tally.add(number, Duration::from_millis(ms));
+            tally.add(number, Duration::from_millis(10 * number), Duration::from_millis(ms));
         }
         let report = tally.report(8, Duration::from_millis(10));
         let expected = FlowReport {
@@ -250,6 +257,7 @@ mod tests {
             longest_loss: Duration::from_millis(20),
             total_loss: Duration::from_millis(40),
             longest_delay: Duration::from_millis(50),
+            slowest_sent: Duration::from_millis(50),
         };
         assert_eq!(report, expected);
         assert_eq!(report.lost(), 4);
@@ -268,7 +276,7 @@ mod tests {
         let packets = 5_000_000;
         (0..packets)
             .filter(|number| *number != 4_000_000)
-            .for_each(|number| tally.add(number, Duration::ZERO));
+            .for_each(|number| tally.add(number, Duration::ZERO, Duration::ZERO));
         let report = tally.report(packets, Duration::from_millis(1));
         assert_eq!((report.received, report.longest_loss), (packets - 1, Duration::from_millis(1)));
         assert!(tally.seen.len() * 8 < 1 << 20, "{} words", tally.seen.len());

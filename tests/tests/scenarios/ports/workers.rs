@@ -128,29 +128,38 @@ fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
     let flows: Vec<Flow> = (9000..9006)
         .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 100))
         .collect();
+    // Tells when each step began, beside the report of a flow that was disturbed.
+    let begun = std::time::Instant::now();
+    let step = |what: &str| println!("{case}, {:?}: {what}", begun.elapsed());
     let told = |field: &str| router.json(&["show", "status"])["offloaded_flows"][field].as_u64().unwrap_or(0);
     let offloaded = || router.row("ports", "name", "r1")["offloaded_packets"].as_u64().unwrap_or(0);
     let all_are_down = || {
+        step("wait for the offload");
         let before = offloaded();
         let went = wait_until(Duration::from_secs(5), || offloaded() > before + 2000);
         assert!(went.is_some() && told("flows") >= 6, "{case}: {:#}", router.json(&["flow", "list"]));
     };
     for _ in 0..2 {
         all_are_down();
+        step("bind");
         router.ask(&["bind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
         let before = offloaded();
         flows[0].go_on(Duration::from_millis(150));
         assert_eq!(offloaded(), before, "{case}: packets of a bound flow were offloaded");
+        step("unbind");
         router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
     }
     all_are_down();
     // A scheduler runs at one worker, and applies to the flows of all workers.
+    step("add a scheduler");
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo"]);
     let before = offloaded();
     flows[0].go_on(Duration::from_millis(150));
     assert_eq!(offloaded(), before, "{case}: packets passed a scheduler by");
+    step("remove it");
     router.ask(&["scheduler", "remove", "r2", "all"]);
     all_are_down();
+    step("end");
     for flow in flows {
         assert_undisturbed(&flow.finish(), case);
     }
