@@ -153,6 +153,12 @@ pub enum PluginControlError {
         /// Error about the unknown name.
         problem: Box<PluginControlError>,
     },
+    /// Instances whose settings name each other in a cycle, so that none can be created first.
+    #[error("instances name each other in a cycle: {names}; let one of these settings name another instance")]
+    Cycle {
+        /// Instances of the cycle, each with the instance that it names.
+        names: String,
+    },
     /// Error that the plugin reported.
     #[error(transparent)]
     Plugin(#[from] PluginError),

@@ -38,7 +38,7 @@ pub use declaration::manifest::{
     ANY_KIND, Cost, DeclaredCalls, DeclaredState, KindCost, MOST_CONTEXTS, MOST_FLOW_STATE, MOST_MANIFEST,
     MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
 };
-pub use declaration::settings::without_router;
+pub use declaration::settings::{instances_named, without_router};
 pub use declaration::with_companion::WithCompanion;
 pub use execution::binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
 pub use execution::bindings::{Bindings, WorkerGate};
@@ -66,9 +66,9 @@ pub use gate::{Gate, GateOrder};
 pub use offload_steps::{LoadedVariant, MOST_OFFLOAD_STEPS, OffloadRefusal, OffloadStep, OffloadSteps};
 pub use path::{EMPTY_PATH, Paths, Refusal};
 pub use plugin_control_unit::{
-    BindingDescription, BindingRegistry, Bound, GateDescription, HeldMaps, HostCompanion,
-    InstanceDescription, InstanceRegistry, PluginCode, PluginControlUnit, PluginDescription, PluginRegistry,
-    PluginStatement, Successors,
+    BindingDescription, BindingRegistry, Bound, CreationOrder, GateDescription, HeldMaps, HostCompanion,
+    InstanceDescription, InstanceNames, InstanceRegistry, PluginCode, PluginControlUnit, PluginDescription,
+    PluginRegistry, PluginStatement, Successors, cycle_error,
 };
 pub use policer::{Policer, SharedBucket};
 pub use principal_memory::PrincipalMemory;

@@ -1,5 +1,6 @@
 //! Settings of instances: validation against the plugin's schema, and resolution of names.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use millrace_plugin_abi::{Plugin, PluginError, SharedMap};
@@ -45,16 +46,42 @@ pub(crate) fn names_maps(schema: &Map<String, Value>) -> bool {
     })
 }
 
-/// Returns the key of the setting that names the instance `name`, if any.
-pub(crate) fn names_instance<'a>(
-    schema: &Map<String, Value>,
-    settings: &'a Map<String, Value>,
-    name: &str,
-) -> Option<&'a str> {
-    let names = |(setting, value): &(&String, &Value)| {
-        value.as_str() == Some(name) && format_of(schema, setting) == Some(INSTANCE)
-    };
-    settings.iter().find(names).map(|(setting, _)| setting.as_str())
+/// Reference of a setting to another instance, or to a map of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reference<'a> {
+    /// Key of the setting.
+    pub setting: &'a str,
+    /// Name of the instance.
+    pub instance: String,
+    /// Whether the setting names a map of the instance.
+    pub is_map: bool,
+}
+
+/// Returns the references of settings to instances, also of those that only the plugin's host companion resolves.
+pub(crate) fn references<'a>(plugin: &dyn Plugin, settings: &'a Map<String, Value>) -> Vec<Reference<'a>> {
+    let companion = plugin.host_companion().and_then(Plugin::settings_schema);
+    let mut found = Vec::new();
+    for schema in [plugin.settings_schema(), companion].into_iter().flatten() {
+        for (setting, value) in settings {
+            let mut note = |format: &'static str, value: &mut Value| -> Result<(), Infallible> {
+                let Some(name) = value.as_str() else { return Ok(()) };
+                let (instance, is_map) = match (format, name.split_once('/')) {
+                    (INSTANCE, _) => (name, false),
+                    (MAP, Some((instance, _))) => (instance, true),
+                    _ => return Ok(()),
+                };
+                found.push(Reference { setting, instance: instance.to_owned(), is_map });
+                Ok(())
+            };
+            let Ok(()) = each_named(property(schema, setting), &mut value.clone(), &mut note);
+        }
+    }
+    found
+}
+
+/// Returns the names of the instances that settings name.
+pub fn instances_named(plugin: &dyn Plugin, settings: &Map<String, Value>) -> Vec<String> {
+    references(plugin, settings).into_iter().map(|reference| reference.instance).collect()
 }
 
 /// Returns the problem of an unusable settings schema; `None` if the schema is usable.
@@ -145,10 +172,6 @@ fn validate(
     })
 }
 
-fn format_of<'a>(schema: &'a Map<String, Value>, setting: &str) -> Option<&'a str> {
-    property(schema, setting)?.get("format")?.as_str()
-}
-
 /// Returns the schema of a setting.
 fn property<'a>(schema: &'a Map<String, Value>, setting: &str) -> Option<&'a Value> {
     schema.get("properties")?.get(setting)
@@ -237,19 +260,25 @@ mod tests {
         }
     }
 
-    fn prepared(settings: Value) -> Result<Value, String> {
+    /// Returns a plugin with settings of every format.
+    fn plugin() -> Described {
         let schema = json!({"type": "object", "additionalProperties": false, "properties": {
             "rate": {"type": "integer", "minimum": 1},
             "to": {"type": "string", "format": "port"},
             "next": {"type": "string", "format": "instance"},
+            "rest": {"type": "array", "items": {"type": "string", "format": "instance"}},
+            "list": {"type": "string", "format": "map"},
             "zones": {
                 "type": "object",
                 "additionalProperties": {"type": "array", "items": {"type": "string", "format": "port"}},
             },
         }});
-        let plugin = Described(schema.as_object().cloned().unwrap());
+        Described(schema.as_object().cloned().unwrap())
+    }
+
+    fn prepared(settings: Value) -> Result<Value, String> {
         let settings = settings.as_object().cloned().unwrap();
-        prepare(&plugin, &settings, &TwoPorts)
+        prepare(&plugin(), &settings, &TwoPorts)
             .map(|prepared| Value::Object(prepared.settings))
             .map_err(|error| error.to_string())
     }
@@ -272,6 +301,14 @@ mod tests {
         let refused = prepared(json!({"zones": {"inside": ["lan", "dmz"]}})).unwrap_err();
         assert_eq!(refused, "plugin described: zones: no port \"dmz\"; ports here: lan, wan");
         assert!(prepared(json!({"zones": {"inside": [7]}})).is_err(), "a number is no name");
+    }
+
+    #[test]
+    fn references_to_instances_are_found_in_lists_and_map_names() {
+        let found = |settings: Value| instances_named(&plugin(), settings.as_object().unwrap());
+        let settings = json!({"list": "w/seen", "next": "x", "rest": ["y", "z"], "to": "lan"});
+        assert_eq!(found(settings), ["w", "x", "y", "z"]);
+        assert!(found(json!({"rate": 3, "zones": {"inside": ["lan"]}, "list": "w", "next": 7})).is_empty());
     }
 
     #[test]

@@ -9,9 +9,10 @@ use serde_json::{Map, Value};
 
 use super::checks::{check_name, free, in_use, understood};
 use super::creation::{HeldMaps, NamedInstance, Successors, make};
+use super::creation_order::{CreationOrder, InstanceNames, cycle_error};
 use super::{Error, MOST_INSTANCES};
 use crate::PluginChange;
-use crate::declaration::settings::{Numbers, names_instance, prepare};
+use crate::declaration::settings::{Numbers, prepare, references};
 
 /// Id of an instance, and its host companion; the companion is `None` if the plugin has none.
 pub type HostCompanion = (InstanceId, Option<Box<dyn Instance>>);
@@ -147,6 +148,10 @@ impl InstanceRegistry {
     ///
     /// `settings` holds only the changes; `null` removes a setting. For an instance in quarantine since its
     /// creation, the list of successors is empty: only its settings change.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown), an error about the settings, or [`Cycle`](Error::Cycle) if the instance would name
+    /// itself, also through other instances.
     pub fn with_settings(
         &self,
         instance: &str,
@@ -162,6 +167,7 @@ impl InstanceRegistry {
             }
         }
         let reads = prepare(&*named.plugin, &whole, self)?.maps;
+        self.refuse_cycle(instance, &*named.plugin, &whole)?;
         let workers = if named.held.is_some() { 0 } else { workers };
         let maps = HeldMaps { own: named.maps.clone(), reads };
         let mut successors = Successors::new(id, instance, maps);
@@ -248,7 +254,7 @@ impl InstanceRegistry {
     /// it in its settings.
     pub fn check_unused(&self, name: &str, leaving: &[&str]) -> Result<InstanceId, Error> {
         let (id, _) = self.named(name)?;
-        in_use("instance", name, &self.users(name, leaving)?)?;
+        in_use("instance", name, &self.users(name, leaving))?;
         Ok(id)
     }
 
@@ -304,7 +310,7 @@ impl InstanceRegistry {
         plugin: &dyn Plugin,
     ) -> Result<Vec<Arc<SharedMap>>, Error> {
         for map in named.maps.iter().filter(|map| !plugin.maps().contains(map.shape())) {
-            let readers = self.readers(&named.name, std::slice::from_ref(map), |_| true);
+            let readers = self.readers(&named.name, map);
             in_use("map", &map.shape().name, &readers)?;
         }
         let kept = |shape| named.maps.iter().find(|map| map.shape() == shape).cloned();
@@ -314,31 +320,56 @@ impl InstanceRegistry {
             .collect())
     }
 
-    /// Describes the instances that refer to an instance, without those in `leaving`: they read its maps, or name it in
-    /// their settings.
-    fn users(&self, name: &str, leaving: &[&str]) -> Result<Vec<String>, Error> {
-        let stays = |named: &NamedInstance| !leaving.contains(&&*named.name);
-        let mut users = self.readers(name, self.maps(name)?, stays);
-        let others = self.instances.values().filter(|named| named.name != name && stays(named));
-        users.extend(others.filter_map(|named| {
-            let schema = named.plugin.settings_schema()?;
-            let setting = names_instance(schema, &named.settings, name)?;
-            Some(format!("instance {:?}, whose setting {setting:?} names it", named.name))
-        }));
-        Ok(users)
+    /// Returns the order in which the instances could be created: after those that their settings name, otherwise in
+    /// ascending order of ids.
+    pub fn creation_order(&self) -> CreationOrder<'_> {
+        let mut names = InstanceNames::default();
+        for named in self.instances.values() {
+            names.add(&named.name, &*named.plugin, &named.settings);
+        }
+        names.order()
     }
 
-    /// Describes the instances other than `owner` that read any of the owner's maps, and of which `counts` is true.
-    fn readers(
+    /// Refuses settings by which an instance would name itself, also through other instances.
+    fn refuse_cycle(
         &self,
-        owner: &str,
-        maps: &[Arc<SharedMap>],
-        counts: impl Fn(&NamedInstance) -> bool,
-    ) -> Vec<String> {
+        instance: &str,
+        plugin: &dyn Plugin,
+        settings: &Map<String, Value>,
+    ) -> Result<(), Error> {
+        if references(plugin, settings).is_empty() {
+            return Ok(());
+        }
+        let mut names = InstanceNames::default();
+        for named in self.instances.values() {
+            let settings = if named.name == instance { settings } else { &named.settings };
+            names.add(&named.name, &*named.plugin, settings);
+        }
+        let cycles = names.order().cycles;
+        let own = cycles.iter().find(|cycle| cycle.contains(&instance));
+        own.map_or(Ok(()), |cycle| Err(cycle_error(cycle)))
+    }
+
+    /// Describes the instances that refer to an instance, without those in `leaving`: they read its maps, or name it in
+    /// their settings.
+    fn users(&self, name: &str, leaving: &[&str]) -> Vec<String> {
+        let others = self.instances.values().filter(|named| named.name != name);
+        let staying = others.filter(|named| !leaving.contains(&&*named.name));
+        let use_of = |named: &NamedInstance| {
+            let references = references(&*named.plugin, &named.settings);
+            let reference = references.iter().find(|reference| reference.instance == name)?;
+            Some(match (&named.name, reference.setting) {
+                (user, _) if reference.is_map => format!("instance {user:?}, which reads its maps"),
+                (user, setting) => format!("instance {user:?}, whose setting {setting:?} names it"),
+            })
+        };
+        staying.filter_map(use_of).collect()
+    }
+
+    /// Describes the instances other than `owner` that read a map of the owner.
+    fn readers(&self, owner: &str, map: &Arc<SharedMap>) -> Vec<String> {
         let reads = |named: &&NamedInstance| {
-            named.name != owner
-                && counts(named)
-                && named.reads.iter().any(|read| maps.iter().any(|map| Arc::ptr_eq(read, map)))
+            named.name != owner && named.reads.iter().any(|read| Arc::ptr_eq(read, map))
         };
         let readers = self.instances.values().filter(reads);
         readers.map(|named| format!("instance {:?}, which reads its maps", named.name)).collect()

@@ -13,6 +13,7 @@
 mod bindings;
 mod checks;
 mod creation;
+mod creation_order;
 mod description;
 mod gates;
 mod instances;
@@ -33,6 +34,7 @@ use crate::{Action, BindingId, CallLimits, Gate, GateOrder, PluginChange};
 
 pub use bindings::{BindingRegistry, Bound};
 pub use creation::{HeldMaps, Successors};
+pub use creation_order::{CreationOrder, InstanceNames, cycle_error};
 pub use description::{
     BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription, PluginStatement,
 };

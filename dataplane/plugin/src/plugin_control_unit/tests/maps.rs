@@ -154,6 +154,38 @@ fn map_named_by_other_instances_keeps_its_name() {
     unit.free_instance("s").unwrap();
 }
 
+/// Returns a setting that names an instance or a map.
+fn naming(setting: &str, name: &str) -> Map<String, Value> {
+    [(setting.to_owned(), Value::from(name))].into_iter().collect()
+}
+
+#[test]
+fn instance_with_a_reused_id_is_created_after_the_instance_that_it_names() {
+    let (mut unit, _) = with_reader();
+    unit.create_instance("mapped", "t", Map::new()).unwrap();
+    unit.free_instance("r").unwrap();
+    let (id, _) = unit.create_instance("mapped", "user", naming("next", "t")).unwrap();
+    assert!(id < unit.instance("t").unwrap());
+    let places = unit.instance_registry().creation_order().places();
+    assert_eq!(["w", "t", "user"].map(|name| places[name]), [0, 1, 2]);
+}
+
+#[test]
+fn settings_by_which_an_instance_names_itself_are_refused() {
+    let (mut unit, _) = with_reader();
+    unit.create_instance("mapped", "first", naming("next", "r")).unwrap();
+    let set = |name, settings| unit.instance_registry().with_settings(name, &settings, 1).map(drop);
+    for (setting, name, cycle) in [
+        ("next", "w", "\"w\" names \"w\";"),
+        ("list", "r/a", "\"w\" names \"r\", \"r\" names \"w\";"),
+        ("next", "first", "\"w\" names \"first\", \"first\" names \"r\", \"r\" names \"w\";"),
+    ] {
+        let refused = set("w", naming(setting, name)).unwrap_err();
+        assert!(matches!(refused, Error::Cycle { .. }) && said(refused.clone()).contains(cycle), "{refused}");
+    }
+    assert!(set("r", naming("next", "w")).is_ok());
+}
+
 #[test]
 fn unknown_map_is_refused() {
     let (mut unit, _) = with_reader();
