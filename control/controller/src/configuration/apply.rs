@@ -374,13 +374,13 @@ fn refused(changes: &[Change], failed: &Failed) -> ControlError {
     let (step, all, error) = (failed.step, changes.len(), &failed.error);
     let remains = except_for(&failed.remains);
     let change = &changes[step];
-    if failed.stands {
+    if failed.stands() {
         return ControlError::System(format!(
             "step {} of {all}, `{change}`: {error}; all changes are undone{remains}",
             step + 1
         ));
     }
-    let undone = match step {
+    let undone = match failed.made {
         0 => "nothing was changed".to_owned(),
         1 => "the step before it is undone".to_owned(),
         steps => format!("the {steps} steps before it are undone"),

@@ -103,7 +103,7 @@ impl Transaction {
         let Err(Stopped { made, step, error }) = stopped else {
             return Ok(());
         };
-        Err(Failed { step, stands: made > step, error, remains: self.unmake(&changes[..made]).await })
+        Err(Failed { step, made, error, remains: self.unmake(&changes[..made]).await })
     }
 
     /// Undoes changes, the last first. Returns the changes that could not be undone.

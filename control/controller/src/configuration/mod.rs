@@ -79,9 +79,9 @@ impl Drop for Transaction {
 struct Failed {
     /// Index of the failed change, counted from 0.
     pub step: usize,
-    /// Whether the failed change counted as in force, because a worker did not answer. If so, it was undone
-    /// together with the earlier changes.
-    pub stands: bool,
+    /// Number of changes that were made, and then undone. The failed change counts too if a worker did not answer, so
+    /// that the change counted as in force.
+    pub made: usize,
     /// Reason for the failure.
     pub error: ControlError,
     /// Changes that could not be undone.
@@ -89,6 +89,11 @@ struct Failed {
 }
 
 impl Failed {
+    /// Whether the failed change counted as in force.
+    fn stands(&self) -> bool {
+        self.made > self.step
+    }
+
     /// Returns the failure as an error that names no step.
     fn into_error(self) -> ControlError {
         undone(self.error, &self.remains)

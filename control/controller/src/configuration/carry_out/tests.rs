@@ -210,6 +210,7 @@ fn removal_of_an_instance_in_use_is_refused_before_its_bindings_end() {
         let user = "\"target\" is in use by instance \"both\", whose setting \"to\" names it";
         assert!(error.contains(user), "{error}");
         assert_eq!(step(&error), (2, "instance free target".to_owned()));
+        assert!(error.ends_with("; nothing was changed"), "{error}");
         assert_same(&seen(router).await, &before, "refused");
         assert!(execute(router, ListRevisions).await.is_empty());
     });
