@@ -44,7 +44,8 @@ const LIVE_PORT: &[&str] = &["address", "reverse-path", "input-weight", "output-
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Difference {
     /// Changes in an order in which they can be made: an object is added before other objects use it, and
-    /// removed after the objects that used it.
+    /// removed after the objects that used it. Instances are created in the order of the new configuration, and removed
+    /// in the reverse order of the earlier one.
     pub changes: Vec<Change>,
     /// Differences that only a restart removes.
     pub restart: Vec<Restart>,
@@ -119,7 +120,7 @@ impl Config {
         let changes = &mut all.changes;
         // An object that is recreated loses its bindings first.
         changes.extend(bindings.before);
-        add_gates_and_instances(&anew, &gates, &instances, &to.instance, changes);
+        add_gates_and_instances(&anew, &gates, &instances, [&self.instance, &to.instance], changes);
         changes.extend(bindings.after);
         changes.extend(fewer_nodes);
         set_neighbours_and_routes(self, to, changes);
@@ -174,20 +175,21 @@ fn set_ports(ports: &Compared<'_, Port>, all: &mut Difference) -> Vec<Change> {
     fewer.into_iter().map(|(from, to)| scheduler(from, to)).collect()
 }
 
-/// Adds the changes that create, recreate and set gates and instances. `wanted` lists the instances in the
-/// order of their creation.
+/// Adds the changes that create, recreate and set gates and instances. `running` and `wanted` list the instances before
+/// and after the changes, in the order of their creation.
 fn add_gates_and_instances(
     anew: &Anew<'_>,
     gates: &Compared<'_, Gate>,
     instances: &Compared<'_, Instance>,
-    wanted: &[Instance],
+    [running, wanted]: [&[Instance]; 2],
     changes: &mut Vec<Change>,
 ) {
     // What instances no longer need precedes the loads that may need it.
     changes.extend(instances.gone.iter().filter_map(|from| set_service(from, None)));
     let kept = instances.changed.iter().filter(|(from, to)| *from.plugin == *to.plugin && shrinks(from, to));
     changes.extend(kept.filter_map(|(from, to)| set_service(from, to.service)));
-    changes.extend(anew.instances.iter().rev().map(|(from, _)| Change::RemoveInstance((*from).clone())));
+    let replaced = |one: &&Instance| anew.instances.iter().any(|(from, _)| from.name == one.name);
+    changes.extend(running.iter().rev().filter(replaced).cloned().map(Change::RemoveInstance));
     changes.extend(anew.gates.iter().rev().map(|(from, _)| Change::RemoveGate((*from).clone())));
     changes.extend(anew.gates.iter().flat_map(|(_, to)| add_gate(to)));
     changes.extend(gates.new.iter().flat_map(|gate| add_gate(gate)));

@@ -136,6 +136,19 @@ fn dependencies_are_added_first_and_removed_last() {
 }
 
 #[test]
+fn recreated_instances_leave_in_the_reverse_order_of_the_earlier_configuration() {
+    let instance =
+        |plugin: &str, name: &str| format!("[[instance]]\nplugin = \"{plugin}\"\nname = \"{name}\"\n");
+    let from = format!("{BASE}{}{}", instance("null", "a"), instance("null", "b"));
+    let to = format!("{BASE}{}{}", instance("delay", "b"), instance("delay", "a"));
+    assert_eq!(
+        commands(&from, &to),
+        ["instance free b", "instance free a", "instance create delay b", "instance create delay a"]
+    );
+    assert_eq!(commands(&from, BASE), ["instance free b", "instance free a"]);
+}
+
+#[test]
 fn differences_that_need_a_restart_are_listed_apart() {
     let to = BASE.replace("icmp-rate = 100", "icmp-rate = 5\nworkers = 2").replacen(
         "kind = \"memory\"",
