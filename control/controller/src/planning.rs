@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millrace_config::{Config, ConfigErrors, Scheduler, Step};
+use millrace_config::{Config, ConfigErrors, Instance, Scheduler, Step};
 use millrace_pipeline::Options;
-use millrace_plugin::{Limits, Manifest};
+use millrace_plugin::{InstanceNames, Limits, Manifest, cycle_error, instances_named};
 use millrace_plugin_abi::Plugin;
 use millrace_repository::{Memory, usual_state_directory};
 use millrace_units::PortId;
-use serde_json::Value;
 
 use crate::admission::memory::excessive_memory;
 use crate::admission::services;
@@ -135,6 +134,34 @@ impl Model {
     }
 }
 
+/// Returns the positions of the configured instances in the order of their creation: each comes after the instances
+/// that its settings name. Records an error for each cycle, and adds the instances of the cycle to `missing`.
+fn creation_order<'c>(
+    model: &Model,
+    config: &'c Config,
+    missing: &mut HashSet<&'c str>,
+    wrong: &mut Unplannable,
+) -> Vec<usize> {
+    let mut names = InstanceNames::default();
+    for instance in &config.instance {
+        if let Ok(plugin) = model.plugins.plugin_named(&instance.plugin) {
+            names.add(&instance.name, &*plugin, &instance.settings);
+        }
+    }
+    let order = names.order();
+    for cycle in &order.cycles {
+        let is_first = |instance: &Instance| cycle.first() == Some(&&*instance.name);
+        let index = config.instance.iter().position(is_first).unwrap_or_default();
+        let at = [Step::Key("instance"), Step::Entry(index), Step::Key("settings")];
+        wrong.unless::<()>(Err(ControlError::from(cycle_error(cycle)).placed(config, &at)));
+        missing.extend(cycle);
+    }
+    let places = order.places();
+    let mut positions: Vec<usize> = (0..config.instance.len()).collect();
+    positions.sort_by_key(|position| places.get(&*config.instance[*position].name));
+    positions
+}
+
 /// Creates the configured instances. Returns the names of the instances that can't be created. If a plugin
 /// failed to load, instances of unknown plugins cause no errors, because the unknown name may be the name of
 /// that plugin.
@@ -145,14 +172,15 @@ fn create_instances<'c>(
     wrong: &mut Unplannable,
 ) -> HashSet<&'c str> {
     let mut missing = HashSet::new();
-    for (index, instance) in config.instance.iter().enumerate() {
+    for index in creation_order(model, config, &mut missing, wrong) {
+        let instance = &config.instance[index];
         let name: &str = &instance.name;
-        let names_missing = |value: &Value| {
-            let named = value.as_str().and_then(|named| named.split('/').next());
-            named.is_some_and(|named| missing.contains(named))
-        };
-        let is_known = model.plugins.plugin_named(&instance.plugin).is_ok();
-        if (!is_known && !all_loaded) || instance.settings.values().any(names_missing) {
+        let plugin = model.plugins.plugin_named(&instance.plugin);
+        let is_known = plugin.is_ok();
+        let named =
+            plugin.map_or_else(|_| Vec::new(), |plugin| instances_named(&*plugin, &instance.settings));
+        let names_missing = named.iter().any(|named| missing.contains(&**named));
+        if (!is_known && !all_loaded) || missing.contains(name) || names_missing {
             missing.insert(name);
             continue;
         }

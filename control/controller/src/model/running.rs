@@ -112,9 +112,19 @@ pub(crate) fn running_instance(model: &Model, name: &str) -> Result<Instance, Co
     Ok(written_instance(model, id, name, plugin))
 }
 
+/// Sorts instances of a model: each comes after the instances that its settings name.
+pub(crate) fn put_in_creation_order(model: &Model, instances: &mut [Instance]) {
+    let places = model.plugins.instance_registry().creation_order().places();
+    instances.sort_by_key(|instance| places.get(&*instance.name));
+}
+
+/// Returns all instances in the order in which they can be created.
 fn running_instances(model: &Model) -> Vec<Instance> {
     let names = model.plugins.instance_names();
-    names.map(|(id, name, plugin)| written_instance(model, id, name, plugin)).collect()
+    let mut instances: Vec<_> =
+        names.map(|(id, name, plugin)| written_instance(model, id, name, plugin)).collect();
+    put_in_creation_order(model, &mut instances);
+    instances
 }
 
 fn written_instance(model: &Model, id: InstanceId, name: &str, plugin: &str) -> Instance {

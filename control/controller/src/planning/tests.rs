@@ -149,3 +149,31 @@ fn placement_in_the_offload_is_refused_without_an_offload() {
         assert!(crate::check(&Config::parse(&there, "f").unwrap()).is_ok());
     }
 }
+
+#[test]
+fn instances_may_precede_those_that_they_name_and_cycles_are_errors() {
+    let instance = |name: &str, to: &str| {
+        format!("[[instance]]\nplugin = \"spread\"\nname = \"{name}\"\nsettings = {{ to = \"{to}\" }}\n")
+    };
+    let text = [
+        "[[port]]\nname = \"lan\"\nkind = \"memory\"\n",
+        &instance("user", "a"),
+        &instance("a", "b"),
+        &instance("b", "t"),
+        "[[instance]]\nplugin = \"statistics\"\nname = \"t\"\n",
+        "[[bind]]\ninstance = \"user\"\ngate = \"monitor\"\nfilter = \"*\"\n",
+    ]
+    .concat();
+    let config = |text: &str| Config::parse(text, "f").unwrap();
+    let model = Model::planned(&config(&text)).unwrap();
+    let created: Vec<&str> = model.plugins.instance_names().map(|(_, name, _)| name).collect();
+    assert_eq!(created, ["t", "b", "a", "user"]);
+    // Instances that name an instance of the cycle cause no errors of their own.
+    let refused = match crate::check(&config(&text.replace("to = \"t\"", "to = \"a\""))) {
+        Err(ControlError::Config(refused)) => refused,
+        other => panic!("{other:?}"),
+    };
+    let told: Vec<String> = refused.errors().iter().map(ToString::to_string).collect();
+    let cycle = "instances name each other in a cycle: \"a\" names \"b\", \"b\" names \"a\";";
+    assert!(told.len() == 1 && told[0].starts_with("f:11:") && told[0].contains(cycle), "{told:#?}");
+}
