@@ -12,12 +12,14 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
+use super::removals::users_first;
 use super::{Failed, Transaction, except_for};
 use crate::admission::allowances::{self as permitted, Requester};
 use crate::background::blocking;
 use crate::configuration::confirm::wait_for_confirmation;
 use crate::events::Events;
 use crate::model::Model;
+use crate::model::running::put_in_creation_order;
 use crate::plugins::load::Admitted;
 use crate::router::Router;
 use crate::settings::{Base, Waiting, commands};
@@ -96,7 +98,7 @@ impl Router {
         let difference = running.difference(&candidate);
         Ok(DifferenceView {
             origin: origin.to_owned(),
-            changes: commands(&difference.changes),
+            changes: commands(&users_first(&inner.model, difference.changes)),
             restart: difference.restart.iter().map(ToString::to_string).collect(),
         })
     }
@@ -149,7 +151,7 @@ impl Router {
         Ok(written.normalized())
     }
 
-    /// Parses and checks a configuration on a blocking thread.
+    /// Parses and checks a configuration on a blocking thread. Its instances come in the order of their creation.
     pub(super) async fn candidate(&self, text: &str, origin: &str) -> Result<Config, ControlError> {
         let (text, origin) = (text.to_owned(), origin.to_owned());
         let (loader, overrides) = {
@@ -170,7 +172,8 @@ impl Router {
             let mut config = Config::parse_further(&text, &origin, further)?;
             overrides.put_into(&mut config);
             admission::check(&config)?;
-            Model::remembering(&config, Memory::open(None), &loader)?;
+            let planned = Model::remembering(&config, Memory::open(None), &loader)?;
+            put_in_creation_order(&planned, &mut config.instance);
             Ok(config.normalized())
         };
         blocking("check the configuration", check).await
@@ -270,6 +273,7 @@ impl Transaction {
     /// Changes the running configuration from `from` to `to`. Returns the changes.
     pub(super) async fn transition(&self, from: &Config, to: &Config) -> Result<Vec<Change>, ControlError> {
         let changes = without_restart(from.difference(to), Submission::File)?;
+        let changes = users_first(&self.0.lock().model, changes);
         self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
         // A configuration with bindings or filters sets `on-death` explicitly, because bindings and filters
         // require this.

@@ -10,6 +10,7 @@ use millrace_pipeline::{
 use millrace_plugin::BindingId;
 use serde_json::{Map, Value};
 
+use super::removals::check_removals;
 use super::{Failed, Transaction, undone};
 use crate::background::detached;
 use crate::error::Steps;
@@ -98,7 +99,7 @@ impl Transaction {
         let checked = check_removals(&self.0.lock().model, changes);
         let stopped = match checked {
             Ok(()) => self.make_until_refused(changes, Refused::IsError).await,
-            Err(stopped) => Err(stopped),
+            Err((step, error)) => Err(Stopped { made: 0, step, error }),
         };
         let Err(Stopped { made, step, error }) = stopped else {
             return Ok(());
@@ -196,28 +197,6 @@ impl Transaction {
             other => self.0.lock().make_one(other),
         }
     }
-}
-
-/// Checks that no other instance refers to an instance to be removed. Instances that are removed or get other settings
-/// before it don't count.
-fn check_removals(model: &Model, changes: &[Change]) -> Result<(), Stopped> {
-    let mut leaving = Vec::new();
-    for (step, change) in changes.iter().enumerate() {
-        match change {
-            Change::RemoveInstance(instance) => {
-                if model.plugins.instance(&instance.name).is_ok()
-                    && let Err(error) =
-                        model.plugins.instance_registry().check_unused(&instance.name, &leaving)
-                {
-                    return Err(Stopped { made: 0, step, error: error.into() });
-                }
-                leaving.push(&*instance.name);
-            }
-            Change::SetInstance { from, .. } => leaving.push(&*from.name),
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Returns the changes at the start of the list that are made together: bindings, routes, or a single other

@@ -7,6 +7,7 @@ use millrace_store::{State, Who};
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
+use super::removals::users_first;
 use super::{Transaction, except_for};
 use crate::ControlError;
 use crate::background::blocking;
@@ -146,6 +147,7 @@ impl Transaction {
             (waiting.revision, Arc::clone(&waiting.before))
         };
         let changes = self.0.running().difference(&before).changes;
+        let changes = users_first(&self.0.lock().model, changes);
         let remains = self.make_what_can_be(changes.clone()).await;
         if !remains.is_empty() {
             return Err(ControlError::System(format!(

@@ -17,6 +17,7 @@ pub(crate) mod history;
 pub(crate) mod keep;
 pub(crate) mod lists;
 pub(crate) mod ports;
+mod removals;
 pub(crate) mod single;
 pub mod words;
 

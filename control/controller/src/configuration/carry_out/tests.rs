@@ -230,3 +230,25 @@ fn removal_of_an_instance_is_made_with_its_last_use() {
         });
     }
 }
+
+#[test]
+fn unanswered_command_reverts_instances_that_name_others() {
+    let (instances, binding) = USED.split_once("[[bind]]").unwrap();
+    let (_, user) = instances.split_once("name = \"target\"\n").unwrap();
+    let target = instances.strip_suffix(user).unwrap();
+    // The file lists the user first.
+    let text = format!("{BASE}{user}{target}[[bind]]{binding}");
+    with_silence(BASE, async |router, silence| {
+        for (before, after) in [(BASE, text.as_str()), (text.as_str(), BASE)] {
+            let is_whole = async |text: &str| planned(router, text).await.is_empty();
+            for answered in 0.. {
+                silence.after(answered, 1);
+                let Err(error) = apply(router, after).await else { break };
+                assert!(!silence.is_to_come() && is_whole(before).await, "question {answered}: {error}");
+            }
+            assert!(silence.is_to_come(), "all questions were lost once");
+            silence.after(0, 0);
+            assert!(is_whole(after).await);
+        }
+    });
+}
