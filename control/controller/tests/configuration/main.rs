@@ -1,6 +1,7 @@
 //! Tests of applying, confirming, rolling back and saving configurations.
 
 mod confirmations;
+mod orders;
 mod revisions;
 mod saves;
 
