@@ -18,6 +18,11 @@ fn running_configuration_is_saved_into_the_file_with_its_comments() {
     router.ask(&["filter", "add", "proto udp dport 53", "--action", "drop"]);
     router.ask(&["instance", "create", "port-filter", "pf", "ports=80"]);
     router.ask(&["bind", "pf", "--gate", "firewall", "--filter", "in lan", "--budget", "500us"]);
+    // The instance `both` gets the id of `a`, which is lower than the id of the instance that it names.
+    router.ask(&["instance", "create", "null", "a"]);
+    router.ask(&["instance", "create", "statistics", "t"]);
+    router.ask(&["instance", "free", "a"]);
+    router.ask(&["instance", "create", "spread", "both", "to=t"]);
     router.ask(&["scheduler", "add", "wan", "all", "--kind", "fq-codel"]);
     router.ask(&["gate", "create", "late", "audit"]);
     assert!(router.ask(&["save"]).contains(&format!("saved the running configuration to {path}")));
