@@ -43,8 +43,8 @@ pub(crate) struct Stage {
     pub tracks: bool,
     /// Part of the flow's state that belongs to the stage's instance.
     pub part: Part,
-    /// Filter of the path whose principal pays for the calls of the stage's instance. `None`: the call limits of
-    /// the binding decide.
+    /// Last filter of the path that gives a principal. It pays for the calls of the stage's instance, unless the
+    /// binding names a principal. `None` without such a filter.
     pub payer: Option<Key>,
 }
 
@@ -56,24 +56,16 @@ impl Stage {
 }
 
 /// Part of a flow's state block that belongs to an instance. A header of the router precedes it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Part {
     /// Offset of the part in the block.
     pub offset: u16,
     /// Bytes of the part; 0 if the instance keeps no state.
     pub bytes: u16,
-    /// Principal that pays for the part; `None` if nobody pays.
+    /// Principal that pays for the part; `None` if nobody pays. If another principal pays from now on, flows get
+    /// another path. So each flow releases its state for the principal that it was charged to.
     pub payer: Option<PrincipalId>,
 }
-
-impl PartialEq for Part {
-    /// Compares the place only, because the payer follows from the stage: its binding and its payer.
-    fn eq(&self, other: &Self) -> bool {
-        (self.offset, self.bytes) == (other.offset, other.bytes)
-    }
-}
-
-impl Eq for Part {}
 
 impl Part {
     /// Bytes of the router's header in front of each part.
@@ -95,7 +87,7 @@ impl Part {
 pub(crate) fn parts(stages: &[Stage]) -> impl Iterator<Item = (Option<PrincipalId>, u64)> + Clone {
     stages.iter().enumerate().filter_map(|(index, Stage { part, .. })| {
         // An instance bound at several gates has one part.
-        let is_known = stages.iter().take(index).any(|other| other.part == *part);
+        let is_known = stages.iter().take(index).any(|other| other.part.range() == part.range());
         (part.bytes > 0 && !is_known).then(|| (part.payer, part.whole() as u64))
     })
 }

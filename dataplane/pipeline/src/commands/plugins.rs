@@ -54,9 +54,9 @@ impl PluginCommand {
     pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
         match self {
             Self::Change(changes) => {
-                let unbinds = changes.iter().any(PluginChange::unbinds);
+                let requeues = changes.iter().any(PluginChange::requeues);
                 changes.into_iter().for_each(|change| router.gates.apply(change));
-                if !unbinds {
+                if !requeues {
                     return router.gates.plugins_mut().release_orphans();
                 }
                 let mut ended = EndedStages::of(router.gates.plugins_mut());

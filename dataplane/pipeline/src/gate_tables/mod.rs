@@ -17,7 +17,7 @@ use millrace_units::GateId;
 use crate::gate_tables::links::GateLinks;
 use crate::gate_tables::table::{GateTable, TableKind};
 
-/// Filter of a new or removed binding, and the table of its gate after all changes.
+/// Filter of a new, changed or removed binding, and the table of its gate after all changes.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// Filter of the binding.
@@ -238,6 +238,11 @@ impl GateTables {
                 }
                 PluginChange::Unbind { binding, gate, .. } => {
                     self.change(*gate, Change::Remove(*binding));
+                }
+                PluginChange::Rebind { binding, gate, filter, priority, .. } => {
+                    self.change(*gate, Change::Remove(*binding));
+                    let (filter, priority, binding) = (filter.clone(), *priority, *binding);
+                    self.change(*gate, Change::Insert { filter, priority, binding, refuses: false });
                 }
                 _ => {}
             }

@@ -35,7 +35,11 @@ fn instance() -> Action {
 
 fn table(changes: Vec<PluginChange<Published>>) -> Arc<GateTable> {
     match changes.into_iter().last() {
-        Some(PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. }) => filter.table,
+        Some(
+            PluginChange::Bind { filter, .. }
+            | PluginChange::Unbind { filter, .. }
+            | PluginChange::Rebind { filter, .. },
+        ) => filter.table,
         _ => panic!("no table"),
     }
 }
@@ -43,6 +47,24 @@ fn table(changes: Vec<PluginChange<Published>>) -> Arc<GateTable> {
 fn packet(destination_port: u16) -> Candidate {
     let addresses = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
     Candidate::plain(FlowKey::v4(addresses[0], addresses[1], 6, (7, destination_port), PortId(1)))
+}
+
+#[test]
+fn binding_that_changes_in_place_has_another_priority() {
+    for kind in TableKind::ALL {
+        let mut tables = GateTables::default();
+        tables.set_kind(GateId(2), kind);
+        let found = |table: &GateTable| table.lookup(&packet(80)).map(|id| id.0);
+        let both = table(tables.publish(vec![bind(0, "*", instance()), bind(1, "dport 80", instance())]));
+        assert_eq!(both.filters().len(), 2);
+        let (binding, gate, call_limits) = (BindingId(0), GateId(2), CallLimits::default());
+        for (priority, winner) in [(100, 0), (-100, 1)] {
+            let filter = compiled("*");
+            let change = PluginChange::Rebind { binding, gate, filter, priority, call_limits };
+            let after = table(tables.publish(vec![change]));
+            assert_eq!((found(&after), after.filters().len()), (Some(winner), 2), "{kind:?}");
+        }
+    }
 }
 
 #[test]

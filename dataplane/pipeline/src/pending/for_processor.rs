@@ -7,7 +7,6 @@ use millrace_packet::{DropReason, FRAME_SIZE};
 use millrace_plugin::{
     AwaitedContext, Grant, InLineCharge, Intake, PassedOn, Place, PrincipalMemory, Served, Waiting,
 };
-use millrace_schedule::FlowNumber;
 use millrace_schedule::cpu::{
     CpuDrop, CpuFlowAccount, CpuPrincipal, CpuQueueLimits, CpuQueues, CpuScheduleError, CpuScheduler,
     CpuSchedulerSettings, CpuShare, CpuStage,
@@ -18,7 +17,7 @@ use crate::pending::control_work::ControlWork;
 use crate::pending::core_time::{self, CoreTime};
 use crate::pending::extracted::Extracted;
 use crate::pending::grants::Grants;
-use crate::pending::known_principal::{Known, Slice, StageCost};
+use crate::pending::known_principal::{Known, Slice, StageCost, flow_number};
 use crate::pending::loads::PrincipalLoads;
 use crate::pending::principal_counts::{DeadlineCounts, PrincipalCounts, PrincipalDrops};
 
@@ -135,21 +134,20 @@ impl ForProcessor {
         now: Instant,
     ) -> Vec<Extracted> {
         let mut extracted = Vec::new();
-        if !self.queues.iter().any(&is_wanted) {
-            return extracted;
-        }
-        self.queues.extract(
-            |_, waiting| is_wanted(waiting),
-            |order, arrival, waiting| extracted.push(Extracted::queued(order, arrival, waiting)),
-        );
-        extracted.sort_by_key(Extracted::turn);
-        for known in &mut self.principals {
-            self.loads.set_waiting(known.id, self.queues.load(known.id).0);
-            known.held_back = 0;
-            if self.queues.is_ready(known.id) {
-                self.scheduler.wake(known.id, now);
+        if self.queues.iter().any(&is_wanted) {
+            self.queues.extract(
+                |_, waiting| is_wanted(waiting),
+                |order, arrival, waiting| extracted.push(Extracted::queued(order, arrival, waiting)),
+            );
+            extracted.sort_by_key(Extracted::turn);
+            for known in &self.principals {
+                self.loads.set_waiting(known.id, self.queues.load(known.id).0);
+                if self.queues.is_ready(known.id) {
+                    self.scheduler.wake(known.id, now);
+                }
             }
         }
+        self.principals.iter_mut().for_each(|known| known.held_back = 0);
         for waiting in self.queues.iter().filter(|waiting| is_in_line(waiting)) {
             let known = waiting.payer.and_then(|payer| known_mut(&mut self.principals, payer));
             known.into_iter().for_each(|known| known.held_back += 1);
@@ -243,6 +241,11 @@ impl ForProcessor {
     pub fn let_go(&mut self, payer: PrincipalId, packets: u64) {
         let known = self.known_mut(payer).into_iter();
         known.for_each(|known| known.held_back = known.held_back.saturating_sub(packets as u32));
+    }
+
+    /// Returns the principals whose packets wait at stages whose calls can run in line.
+    pub fn held_back(&self) -> impl Iterator<Item = PrincipalId> {
+        self.principals.iter().filter(|known| known.held_back > 0).map(|known| known.id)
     }
 
     /// Whether a principal that is held back stays so: it is ahead of its share, or packets wait that later ones must not
@@ -491,10 +494,4 @@ impl ForProcessor {
 fn known_mut(principals: &mut [Known], id: PrincipalId) -> Option<&mut Known> {
     let place = principals.binary_search_by_key(&id, |known| known.id).ok()?;
     principals.get_mut(place)
-}
-
-/// Returns the number of a flow. Flows of several principals may have the same hash.
-#[inline]
-fn flow_number(hash: u32, PrincipalId(payer): PrincipalId) -> FlowNumber {
-    FlowNumber(hash ^ payer.wrapping_mul(0x9E37_79B1))
 }

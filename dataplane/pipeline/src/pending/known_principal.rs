@@ -44,6 +44,12 @@ pub(super) struct Known {
     begun: Option<(u64, u64)>,
 }
 
+/// Returns the number of a flow. Flows of several principals may have the same hash.
+#[inline]
+pub(super) fn flow_number(hash: u32, PrincipalId(payer): PrincipalId) -> FlowNumber {
+    FlowNumber(hash ^ payer.wrapping_mul(0x9E37_79B1))
+}
+
 /// Cycles of packets that waited at a stage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StageCost {

@@ -358,10 +358,25 @@ impl<'a> Slices<'a> {
         };
         let stages = PaidStages::of(self.router.gates.plugins());
         let must_leave = |packet: &Waiting| stages.payer_at(packet.place) != packet.payer;
-        packets.extend(self.extract(&mut waiting, must_leave, now));
+        let leaving = self.extract(&mut waiting, must_leave, now);
+        self.hold_back(&waiting, &leaving);
+        packets.extend(leaving);
         packets.sort_by_key(Extracted::turn);
         self.continue_all(&mut waiting, packets, now);
         self.router.pending.for_processor.put(waiting);
+    }
+
+    /// Holds principals back whose packets wait, or leave their queues, before calls that can run in line from now on:
+    /// later packets must not overtake them.
+    fn hold_back(&mut self, waiting: &ForProcessor, leaving: &[Extracted]) {
+        let stages = PaidStages::of(self.router.gates.plugins());
+        let payer_in_line = |Extracted { waiting: Waiting { place, .. }, .. }: &Extracted| {
+            stages.at(*place).filter(|stage| stage.in_line).and_then(|_| stages.payer_at(*place))
+        };
+        let leaving = leaving.iter().filter_map(payer_in_line);
+        let payers: BTreeSet<PrincipalId> = leaving.chain(waiting.held_back()).collect();
+        let mut all = Payers::of(self.router.gates.plugins_mut());
+        payers.into_iter().for_each(|payer| all.hold_back(payer));
     }
 
     /// Drops the packets that wait for a principal.

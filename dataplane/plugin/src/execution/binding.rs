@@ -144,8 +144,8 @@ pub trait BindingTable: Default {
     /// Packet fields that filters match.
     type Candidate;
 
-    /// Adds a binding. Among several matching bindings, the highest priority wins. The table decides between
-    /// equal priorities.
+    /// Adds a binding, or changes the priority of one that the table has with this filter. Among several matching
+    /// bindings, the highest priority wins. The table decides between equal priorities.
     fn insert(&mut self, filter: Self::Filter, priority: i32, binding: BindingId);
 
     /// Whether a filter has conditions on protocol, ports or flags. A packet could hide these fields, for

@@ -67,7 +67,7 @@ pub(crate) enum Judgement {
     Refuses,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Binding {
     pub gate: GateId,
     pub action: Action,
@@ -90,7 +90,8 @@ pub(crate) struct Binding {
     /// Moving average of the cycles of a packet that a principal paid for; 0 before the first.
     pub cost: u64,
     /// Number of latest calls in line that took much longer than their bound. At [`MOST_BEYOND`], packets wait
-    /// until the binding is made anew.
+    /// until the binding is made anew, or
+    /// changed.
     pub beyond: u8,
 }
 
@@ -319,17 +320,12 @@ impl<T: BindingTable> Bindings<T> {
         let Some(found) = self.gates.iter_mut().find(|found| found.id == gate) else { return };
         found.table.insert(filter, priority, id);
         found.bindings += 1;
-        let elsewhere = call_limits.worker.filter(|worker| instance.is_some() && *worker != self.worker);
-        let (step, instance) = match elsewhere {
-            Some(worker) => (Some(Step::HandOver(worker)), None),
-            None => (step_of(&action, found.position, instance, &call_limits), instance),
-        };
-        self.handing += usize::from(elsewhere.is_some());
+        let (step, instance) = step_at(self.worker, (&action, found.position), instance, &call_limits);
+        self.handing += usize::from(hands_over(step));
         let judgement = Judgement::of(&action, found.position, names_transport);
         self.judging += usize::from(judgement != Judgement::None);
         self.refusing += usize::from(judgement == Judgement::Refuses);
-        let (hears, state, tracks) =
-            instance.map_or((false, 0, false), |instance| (instance.hears, instance.state, instance.tracks));
+        let (hears, state, tracks) = kept_by(instance);
         let order = found.order.among_all(found.position);
         self.slab.put(
             id.0,
@@ -361,6 +357,28 @@ impl<T: BindingTable> Bindings<T> {
         Some(binding)
     }
 
+    /// Changes the priority and the call limits of a binding. Its key stays, so that it keeps its packets. Returns the
+    /// binding as it was. `instance` as for [`bind`](Self::bind).
+    pub(crate) fn renew(
+        &mut self,
+        id: BindingId,
+        (filter, priority): (T::Filter, i32),
+        call_limits: CallLimits,
+        instance: Option<BoundInstance>,
+    ) -> Option<Binding> {
+        let binding = self.slab.get_mut(self.slab.key(id.0)?)?;
+        let gate = self.gates.iter_mut().find(|gate| gate.id == binding.gate)?;
+        gate.table.insert(filter, priority, id);
+        let before = binding.clone();
+        let (step, instance) = step_at(self.worker, (&binding.action, gate.position), instance, &call_limits);
+        self.handing -= usize::from(hands_over(before.step));
+        self.handing += usize::from(hands_over(step));
+        (binding.hears, binding.state, binding.tracks) = kept_by(instance);
+        (binding.step, binding.priority) = (step, priority);
+        (binding.call_limits, binding.beyond) = (call_limits, 0);
+        Some(before)
+    }
+
     /// Updates all bindings of an instance after an upgrade: `old` is the key of the replaced instance, `new`
     /// describes the successor.
     pub(crate) fn rebind(&mut self, old: Key, new: BoundInstance) {
@@ -377,7 +395,7 @@ impl<T: BindingTable> Bindings<T> {
         let binding = self.slab.take(slot)?;
         self.judging -= usize::from(binding.judgement != Judgement::None);
         self.refusing -= usize::from(binding.judgement == Judgement::Refuses);
-        self.handing -= usize::from(matches!(binding.step, Some(Step::HandOver(_))));
+        self.handing -= usize::from(hands_over(binding.step));
         Some(binding)
     }
 
@@ -422,6 +440,30 @@ impl<T: BindingTable> Bindings<T> {
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Binding> {
         self.slab.get_mut(key)
     }
+}
+
+/// Returns the step of a binding at the worker of this number, and its instance if this worker runs it.
+fn step_at(
+    worker: u16,
+    (action, position): (&Action, Position),
+    instance: Option<BoundInstance>,
+    call_limits: &CallLimits,
+) -> (Option<Step>, Option<BoundInstance>) {
+    match call_limits.worker.filter(|other| instance.is_some() && *other != worker) {
+        Some(other) => (Some(Step::HandOver(other)), None),
+        None => (step_of(action, position, instance, call_limits), instance),
+    }
+}
+
+/// Whether another worker takes the packets of a step.
+fn hands_over(step: Option<Step>) -> bool {
+    matches!(step, Some(Step::HandOver(_)))
+}
+
+/// Returns whether an instance subscribes to ends of flows, its bytes of state for each flow, and whether its state
+/// belongs to connections.
+fn kept_by(instance: Option<BoundInstance>) -> (bool, u16, bool) {
+    instance.map_or((false, 0, false), |instance| (instance.hears, instance.state, instance.tracks))
 }
 
 /// Returns the step that carries out an action at a position; `None` for an instance that doesn't exist.

@@ -83,12 +83,37 @@ pub enum PluginChange<F> {
         /// Filter of the binding.
         filter: F,
     },
+    /// Changes a binding in place. Its action is an instance, or gives a principal. Packets that wait at its stage stay
+    /// there, and running calls keep their limits and their payer.
+    Rebind {
+        /// Id of the binding.
+        binding: BindingId,
+        /// Gate of the binding.
+        gate: GateId,
+        /// Filter of the binding.
+        filter: F,
+        /// New priority of the binding.
+        priority: i32,
+        /// New limits of calls.
+        call_limits: CallLimits,
+    },
 }
 
 impl<F> PluginChange<F> {
-    /// Whether the change removes bindings.
-    pub fn unbinds(&self) -> bool {
-        matches!(self, Self::Unbind { .. } | Self::RemoveGate { .. })
+    /// Whether waiting packets may have to leave their queues: the change removes bindings, or changes one.
+    pub fn requeues(&self) -> bool {
+        matches!(self, Self::Unbind { .. } | Self::RemoveGate { .. } | Self::Rebind { .. })
+    }
+
+    /// Returns the change in place of a binding that this change adds; any other change unchanged.
+    #[must_use]
+    pub fn in_place(self) -> Self {
+        match self {
+            Self::Bind { binding, gate, filter, priority, call_limits, .. } => {
+                Self::Rebind { binding, gate, filter, priority, call_limits }
+            }
+            other => other,
+        }
     }
 
     /// Converts the filter of a binding from type `F` to `G`. `convert` receives the gate and the filter.
@@ -108,6 +133,27 @@ impl<F> PluginChange<F> {
             Self::Unbind { binding, gate, filter } => {
                 PluginChange::Unbind { binding, gate, filter: convert(gate, filter) }
             }
+            Self::Rebind { binding, gate, filter, priority, call_limits } => {
+                let filter = convert(gate, filter);
+                PluginChange::Rebind { binding, gate, filter, priority, call_limits }
+            }
+        }
+    }
+}
+
+impl<F: PartialEq> PluginChange<F> {
+    /// Whether this change adds the binding that the change `removal` removes, with the same gate and filter. If both
+    /// have the same action, one change [in place](Self::in_place) can take their place.
+    pub fn renews(&self, removal: &Self) -> bool {
+        match (removal, self) {
+            (
+                Self::Unbind { binding: removed, gate: before, filter: filtered },
+                Self::Bind { binding, gate, filter, action, .. },
+            ) => {
+                let stays = matches!(action, Action::Instance(_) | Action::Principal(_));
+                stays && (removed, before) == (binding, gate) && filtered == filter
+            }
+            _ => false,
         }
     }
 }
@@ -138,6 +184,13 @@ impl<F: Clone> PluginChange<F> {
             Self::Unbind { binding, gate, filter } => {
                 Self::Unbind { binding: *binding, gate: *gate, filter: filter.clone() }
             }
+            Self::Rebind { binding, gate, filter, priority, call_limits } => Self::Rebind {
+                binding: *binding,
+                gate: *gate,
+                filter: filter.clone(),
+                priority: *priority,
+                call_limits: *call_limits,
+            },
         })
     }
 }
@@ -158,6 +211,9 @@ impl<F: fmt::Debug> fmt::Debug for PluginChange<F> {
                 write!(f, "bind {binding}: {action:?} at gate {gate} for {filter:?}, priority {priority}")
             }
             Self::Unbind { binding, gate, .. } => write!(f, "unbind {binding} at gate {gate}"),
+            Self::Rebind { binding, gate, filter, priority, .. } => {
+                write!(f, "change {binding} in place at gate {gate} for {filter:?}, priority {priority}")
+            }
         }
     }
 }

@@ -244,8 +244,12 @@ fn give_principal<T: BindingTable>(stages: &mut [Stage], bindings: &Bindings<T>)
     let is_queued = stages.iter().any(|stage| stage.position != Position::Copy && names(stage));
     for stage in stages {
         match stage.step {
-            Step::Instance(_) if !names(stage) => {
-                (stage.payer, stage.part.payer) = (Some(filter), principal);
+            Step::Instance(_) => {
+                if !names(stage) {
+                    stage.part.payer = principal;
+                }
+                // The binding may name a principal later, or none.
+                stage.payer = Some(filter);
             }
             Step::Principal(_) if stage.binding != filter => stage.step = Step::Count,
             Step::Principal(_) if is_queued => stage.step = Step::Principal(QueueId(0)),

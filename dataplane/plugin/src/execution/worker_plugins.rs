@@ -134,7 +134,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Applies a change between two batches. Control has checked the change.
     ///
     /// Paths found before the change stay valid: they skip removed bindings and instances, and don't contain
-    /// new ones.
+    /// new ones. A binding that changes in place stays on them.
     pub fn apply(&mut self, change: PluginChange<T::Filter>) -> Remains<T> {
         let Self { bindings, calls, .. } = self;
         let Calls { instances, states, connections, .. } = calls;
@@ -164,6 +164,16 @@ impl<T: BindingTable> WorkerPlugins<T> {
                 bindings.bind(binding, NewBinding { gate, filter, priority, action, call_limits }, instance);
                 if let Some((_, binding)) = bindings.at(binding) {
                     calls.note_binding(binding, true);
+                }
+            }
+            PluginChange::Rebind { binding, filter, priority, call_limits, .. } => {
+                let id = bindings.action(binding).and_then(Action::instance);
+                let instance = id.and_then(|id| instances.bound(id));
+                let before = bindings.renew(binding, (filter, priority), call_limits, instance);
+                if let Some((before, (_, after))) = before.zip(bindings.at(binding)) {
+                    // In this order, a principal that pays as before keeps its pace.
+                    calls.note_binding(after, true);
+                    calls.note_binding(&before, false);
                 }
             }
             PluginChange::Unbind { binding, filter, .. } => {

@@ -79,7 +79,9 @@ fn record_plugin(
     offload: Option<&mut OffloadedFlows>,
 ) {
     match change {
-        PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
+        PluginChange::Bind { filter, .. }
+        | PluginChange::Unbind { filter, .. }
+        | PluginChange::Rebind { filter, .. } => {
             filter.filter.alternatives().iter().for_each(|filter| changes.filter_changed(*filter));
         }
         PluginChange::Quarantine { .. } => end_entries(offload),

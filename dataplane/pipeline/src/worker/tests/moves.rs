@@ -317,8 +317,7 @@ impl World {
             self.move_to(At::Worker);
         }
         for worker in 0..self.members.len() {
-            self.change(worker, PluginChange::Unbind { binding: BindingId(1), gate: GATE, filter: filter() });
-            self.change(worker, bind(to));
+            self.change(worker, bind(to).in_place());
         }
         self.drain();
         self.check_pin();

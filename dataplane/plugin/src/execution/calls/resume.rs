@@ -245,14 +245,15 @@ impl<T: BindingTable> Resumption<'_, T> {
         let own = stage.filter(|stage| stage.step == Step::Instance(context.instance)).map(Stage::kept);
         let kept = KeptState::of(own.unwrap_or_default(), context.instance, (states, connections));
         let mut nobody = BindingCounts::default();
-        let counts = counts_of(stage, self.bindings, &mut call.times);
+        let is_first = call.slices == 0;
+        let counts = counts_of(stage, self.bindings, (&mut call.times, is_first));
         let (is_ended, counts) = (counts.is_none(), counts.unwrap_or(&mut nobody));
         let limits = call.times.limits;
         if running.is_some() {
             call.payer_backlog = Some(meter.payer_backlog());
         }
         let known = Known { queues: self.queues, waiting: behind.load(), payer: call.payer_backlog };
-        let (is_first, begun) = (call.slices == 0, meter.read());
+        let begun = meter.read();
         let outcome = slice(hosted, call, &mut scratch.verdicts, (kept, known), &limits, self.now, news);
         call.times.add(is_first, meter.charge_part(begun, &mut hosted.counts.cycles));
         let is_suspended = outcome == Outcome::Suspended;
@@ -299,14 +300,16 @@ fn stage_at(paths: &Paths, at: Place) -> Option<&Stage> {
     paths.stages_at(at.path, at.position).get(usize::from(at.stage))
 }
 
-/// Returns the counts of a stage's binding, whose limits the call gets; `None` if the binding has ended.
+/// Returns the counts of a stage's binding, whose limits the call gets at its begin; `None` if the binding has ended.
 fn counts_of<'b, T: BindingTable>(
     stage: Option<&Stage>,
     bindings: &'b mut Bindings<T>,
-    times: &mut CallTimes,
+    (times, is_first): (&mut CallTimes, bool),
 ) -> Option<&'b mut BindingCounts> {
     let binding = bindings.get_mut(stage?.binding)?;
-    times.limits = binding.call_limits;
+    if is_first {
+        times.limits = binding.call_limits;
+    }
     Some(&mut binding.counts)
 }
 

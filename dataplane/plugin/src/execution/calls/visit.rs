@@ -82,7 +82,9 @@ impl Calls {
         group: &mut Group<'_>,
         now: Instant,
     ) -> bool {
-        match binding.instance() {
+        // The binding may have moved to another worker meanwhile.
+        let moved = || self.instances.key(binding.action.instance()?);
+        match binding.instance().or_else(moved) {
             Some(instance) if instance != visit.instance => self.visit(
                 Visit { instance, part: Part::default(), tracks: false, ..visit },
                 binding,

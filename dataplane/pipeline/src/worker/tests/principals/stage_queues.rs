@@ -16,6 +16,17 @@ pub(super) struct StageOf {
     suspensions: u32,
 }
 
+impl StageOf {
+    fn limits(self) -> CallLimits {
+        CallLimits {
+            call: CallLimits::DEFAULT_PAID_CALL,
+            principal: Some(PrincipalId(self.principal)),
+            queue: self.queue,
+            ..CallLimits::default()
+        }
+    }
+}
+
 /// Slices of calls in their order: who used cycles, and how many.
 type Slices = Arc<Mutex<Vec<(u32, u64)>>>;
 
@@ -71,20 +82,28 @@ impl World {
     pub(super) fn bind_stage(&mut self, (number, binding): (u32, u32), stage: StageOf, filter: &str) {
         let filter: CompiledExpression = filter.parse::<Filter>().unwrap().compile(|_| None).unwrap().into();
         self.filters.insert(binding, filter.clone());
-        let call_limits = CallLimits {
-            call: CallLimits::DEFAULT_PAID_CALL,
-            principal: Some(PrincipalId(stage.principal)),
-            queue: stage.queue,
-            ..CallLimits::default()
-        };
         self.change(PluginChange::Bind {
             binding: BindingId(binding),
             gate: GateId(FIRST_GATE + number as u8),
             filter,
             priority: binding as i32,
             action: Action::Instance(InstanceId(number as u16)),
-            call_limits,
+            call_limits: stage.limits(),
         });
+    }
+
+    /// Changes bindings of a stage in place.
+    fn renew_stage(&mut self, number: u32, bindings: &[u32], stage: StageOf) {
+        let renewed = |binding: &u32| PluginChange::Rebind {
+            binding: BindingId(*binding),
+            gate: GateId(FIRST_GATE + number as u8),
+            filter: self.filters[binding].clone(),
+            priority: *binding as i32,
+            call_limits: stage.limits(),
+        };
+        let changes = bindings.iter().map(renewed).collect();
+        let changes = self.tables.publish(changes);
+        self.tell(PluginCommand::Change(changes));
     }
 
     pub(super) fn unbind_stage(&mut self, number: u32, binding: u32) {
@@ -208,6 +227,8 @@ enum Change {
     Unbind(u32),
     /// Binds a stage again, with or without a queue, for some or all flows.
     Bind(u32, Option<u16>, bool),
+    /// Changes the payer and the queue of a stage in place.
+    Renew(u32, u32, Option<u16>),
 }
 
 fn any_stage() -> impl Strategy<Value = StageOf> {
@@ -221,12 +242,14 @@ fn any_stage() -> impl Strategy<Value = StageOf> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let queue = prop::option::of(1_u16..5);
+    let queue = || prop::option::of(1_u16..5);
+    let renew = (0_u32..5, 1_u32..3, queue());
     prop_oneof![
         20 => (1_u8..4).prop_map(Change::Send),
         8 => Just(Change::Iterate),
         1 => (0_u32..5).prop_map(Change::Unbind),
-        1 => (0_u32..5, queue, any::<bool>()).prop_map(|(number, queue, some)| Change::Bind(number, queue, some)),
+        1 => (0_u32..5, queue(), any::<bool>()).prop_map(|(number, queue, some)| Change::Bind(number, queue, some)),
+        1 => renew.prop_map(|(number, principal, queue)| Change::Renew(number, principal, queue)),
     ]
 }
 
@@ -237,7 +260,7 @@ proptest! {
     /// order at each stage, and each packet inside the router waits or is on its way.
     #[test]
     fn no_packet_is_lost_and_no_stage_reordered(
-        stages in prop::collection::vec(any_stage(), 1..5),
+        mut stages in prop::collection::vec(any_stage(), 1..5),
         changes in prop::collection::vec(change(), 1..250),
     ) {
         let mut world = World::new();
@@ -263,6 +286,11 @@ proptest! {
                     world.bind_stage((number, next), stage, filter);
                     bindings.push(next);
                     next += 1;
+                }
+                Change::Renew(number, principal, queue) => {
+                    let Some(stage) = stages.get_mut(number as usize) else { continue };
+                    *stage = StageOf { principal, queue, ..*stage };
+                    world.renew_stage(number, &bound[number as usize], *stage);
                 }
             }
             let totals = &world.worker.router.observation.totals;

@@ -1,5 +1,7 @@
 //! Bindings that end while packets wait: those that waited for them continue, all others keep their places.
 
+mod rebound;
+
 use millrace_packet::DropReason;
 
 use super::held::Holding;

@@ -171,6 +171,35 @@ fn flow_state_counts_as_memory_of_the_principals_that_pay_for_it() {
 }
 
 #[test]
+fn flow_state_is_paid_by_the_new_payer_after_a_change_in_place() {
+    let mut worker = worker();
+    let [first, second] = [PrincipalId(1), PrincipalId(2)];
+    let instance = Box::new(Stateful::default());
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance });
+    [first, second].into_iter().for_each(|id| Payers::memory(&mut worker).set_limit(id, Some(100)));
+    bind_paid(&mut worker, (0, 0, 80, 0), Some(first));
+    let used = |worker: &WorkerPlugins<ByPort>| {
+        let memory = Paid::memory(worker);
+        [first, second].map(|id| memory.account(id).state)
+    };
+    let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 80), PortId(0));
+    let end = FlowEnd { key, packets: 0, bytes: 0 };
+    let before = path_of(&mut worker, 80);
+    let [state, other] = [0; 2].map(|_| worker.begin_state(before));
+    let [both, _] = used(&worker);
+    let (binding, gate, filter, priority) = (BindingId(0), GateId(0), 80, 0);
+    let call_limits = CallLimits { principal: Some(second), ..CallLimits::default() };
+    change(&mut worker, PluginChange::Rebind { binding, gate, filter, priority, call_limits });
+    let after = path_of(&mut worker, 80);
+    let state = worker.flow_moved((before, state), after, &end);
+    assert_eq!(used(&worker), [both / 2, both / 2]);
+    // A flow without further packets ends on its former path.
+    worker.flow_ended(before, &end, other);
+    worker.flow_ended(after, &end, state);
+    assert_eq!((used(&worker), worker.flow_states().counts().flows), ([0, 0], 0));
+}
+
+#[test]
 fn flow_state_follows_its_flow_from_path_to_path() {
     let mut worker = worker();
     for id in 0..2 {

@@ -52,6 +52,31 @@ fn waits_for(worker: &mut WorkerPlugins<ByPort>, path: PathId) -> Option<Princip
     }
 }
 
+/// Changes the limits of a binding in place.
+fn renew(worker: &mut WorkerPlugins<ByPort>, number: u32, call_limits: CallLimits) {
+    let (binding, gate) = (BindingId(number), GateId(0));
+    change(worker, PluginChange::Rebind { binding, gate, filter: 80, priority: 0, call_limits });
+}
+
+#[test]
+fn binding_that_changes_in_place_stays_on_earlier_paths() {
+    let mut worker = worker_with(limits(Some(1), 10));
+    give(&mut worker, 1, 2, 3);
+    let before = path_of(&mut worker, 80);
+    for (own, queue, payer) in [(2, 20, 2), (DEFAULT.0, 0, 3), (1, 10, 1)] {
+        renew(&mut worker, 0, limits(Some(own), queue));
+        let after = path_of(&mut worker, 80);
+        for path in [before, after] {
+            assert_eq!(waits_for(&mut worker, path), Some(PrincipalId(payer)), "{own}");
+        }
+    }
+    // The filter gives another principal.
+    renew(&mut worker, 0, limits(Some(DEFAULT.0), 0));
+    renew(&mut worker, 1, limits(Some(4), 40));
+    assert_eq!(waits_for(&mut worker, before), Some(PrincipalId(4)));
+    assert_eq!(worker.stages(before).count(), 2);
+}
+
 #[test]
 fn principal_of_a_filter_pays_for_bindings_that_name_none() {
     for (own, given, payer) in [
