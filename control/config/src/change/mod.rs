@@ -171,6 +171,19 @@ impl Change {
         matches!(self, Self::Unbind(_) | Self::RemoveFilter(_)) && self.place() == next.place()
     }
 
+    /// Whether this change removes a binding or filter, and `next` adds it again: with the same gate and filter, and the
+    /// same instance or action. Its other properties may differ.
+    pub fn is_renewed_by(&self, next: &Self) -> bool {
+        let is_same = match (self, next) {
+            (Self::Unbind(before), Self::Bind(bind)) => *before.instance == *bind.instance,
+            (Self::RemoveFilter(before), Self::AddFilter(filter)) => {
+                before.action.written() == filter.action.written()
+            }
+            _ => false,
+        };
+        is_same && self.is_followed_by(next)
+    }
+
     /// Returns the gate and the filter of a changed binding or filter; `None` for other changes.
     fn place(&self) -> Option<(&str, &str)> {
         match self {

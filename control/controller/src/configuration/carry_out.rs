@@ -14,7 +14,7 @@ use super::removals::check_removals;
 use super::{Failed, Transaction, undone};
 use crate::background::detached;
 use crate::error::Steps;
-use crate::filters::bindings::{bind_again, bindings_of};
+use crate::filters::bindings::{PlannedBindings, bind_again, bindings_of};
 use crate::filters::gates::Gates;
 use crate::filters::pinned;
 use crate::flows::placement::tell_placements;
@@ -400,11 +400,10 @@ impl Inner {
     /// for them. Returns the number of changes made, and the reason for a failure.
     fn change_bindings(&mut self, group: &[Change]) -> (usize, Result<(), ControlError>) {
         let Self { model, tables, workers, principals, .. } = self;
-        let (commands, outcome) = Gates { model, tables, workers }.plan_bindings(group);
-        let made = commands.len();
+        let PlannedBindings { made, changes, outcome } = PlannedBindings::of(model, group);
         let shares = principals.shares.follow(model, workers);
         // The model has the changes in any case.
-        let told = shares.and(Gates { model, tables, workers }.tell_and_wait(commands));
+        let told = shares.and(Gates { model, tables, workers }.tell_and_wait(changes));
         self.principals.place_plugins(&self.model, self.plugins.loader.process_groups());
         (made, told.and(outcome))
     }

@@ -8,7 +8,41 @@ use crate::ControlError;
 use crate::model::running::running_bind;
 use crate::model::{Model, PluginChange};
 
+/// Changes of bindings and filters that the model has, for the workers.
+pub(crate) struct PlannedBindings {
+    /// Number of changes made.
+    pub made: usize,
+    /// Changes for the workers.
+    pub changes: Vec<PluginChange>,
+    /// Reason why the next change failed.
+    pub outcome: Result<(), ControlError>,
+}
+
 impl Model {
+    /// Makes changes of bindings and filters in the model, in order, and stops at the first change that fails. A binding
+    /// that a change removes and the next one adds again changes in place at the workers: its packets stay.
+    pub(crate) fn plan_bindings(&mut self, changes: &[Change]) -> PlannedBindings {
+        let mut planned = PlannedBindings { made: 0, changes: Vec::new(), outcome: Ok(()) };
+        let mut before = None;
+        for change in changes {
+            let next = match self.change_binding(change) {
+                Ok(next) => next,
+                Err(error) => {
+                    planned.outcome = Err(error);
+                    break;
+                }
+            };
+            let is_again = before.is_some_and(|before: &Change| before.is_renewed_by(change));
+            match planned.changes.pop_if(|removal| is_again && next.renews(removal)) {
+                Some(_) => planned.changes.push(next.in_place()),
+                None => planned.changes.push(next),
+            }
+            planned.made += 1;
+            before = Some(change);
+        }
+        planned
+    }
+
     pub(crate) fn change_binding(&mut self, change: &Change) -> Result<PluginChange, ControlError> {
         match change {
             Change::Bind(bind) => self.bind_as(bind),
@@ -61,7 +95,8 @@ pub(crate) fn bindings_of(model: &Model, instance: &str) -> Result<Vec<BindingId
     Ok(all.filter(|(_, bound)| bound.action.instance() == Some(id)).map(|(id, _)| id).collect())
 }
 
-/// Returns the changes that remove a binding, or a filter that gives a principal, and add it again.
+/// Returns the changes that remove a binding, or a filter that gives a principal, and add it again. Made together, they
+/// change it in place.
 pub(crate) fn bind_again(model: &Model, id: BindingId) -> Vec<Change> {
     let Some(bound) = model.plugins.binding(id) else { return Vec::new() };
     match bound.action {
@@ -93,4 +128,88 @@ fn looked_up(model: &Model, filter: &Filter) -> Result<(Action, GateId), Control
 fn no_such_filter(filter: &Filter) -> ControlError {
     let (matches, action) = (filter.r#match.value().to_string(), filter.action.value());
     ControlError::not_found(format!("no filter {matches:?} has the action \"{action}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_config::Config;
+
+    use super::*;
+
+    /// Returns a router with these bindings and filters, and its configuration.
+    fn planned(bound: &str) -> (Model, Config) {
+        let base = "[[principal]]\nname = \"a\"\n[[principal]]\nname = \"b\"\n\
+                    [[instance]]\nplugin = \"null\"\nname = \"n\"\n[[instance]]\nplugin = \"null\"\nname = \"m\"\n";
+        let config = Config::parse(&format!("{base}{bound}"), "f").unwrap();
+        (Model::planned(&config).unwrap(), config)
+    }
+
+    /// Returns a binding as configured.
+    fn bind(instance: &str, gate: &str, further: &str) -> String {
+        format!("[[bind]]\ninstance = \"{instance}\"\ngate = \"{gate}\"\nfilter = \"proto udp\"\n{further}")
+    }
+
+    /// Returns the first words of the changes for the workers that replace a binding by another one.
+    fn replaced(from: &str, to: &str) -> Vec<String> {
+        let ((mut model, before), (_, after)) = (planned(from), planned(to));
+        let changes = [Change::Unbind(before.bind[0].clone()), Change::Bind(after.bind[0].clone())];
+        let PlannedBindings { made, changes, outcome } = model.plan_bindings(&changes);
+        outcome.unwrap();
+        assert_eq!((made, model.plugins.binding_registry().paid_by(after_payer(&model))), (2, 1));
+        let words = changes.iter().map(|change| format!("{change:?}"));
+        words.map(|words| words.split(' ').next().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Returns the principal that pays for the only binding.
+    fn after_payer(model: &Model) -> millrace_units::PrincipalId {
+        let [(_, payer)] = model.plugins.binding_registry().paid_instances().collect::<Vec<_>>()[..] else {
+            panic!("one binding")
+        };
+        payer
+    }
+
+    #[test]
+    fn same_instance_gate_and_filter_change_in_place() {
+        let from = bind("n", "monitor", "principal = \"a\"\n");
+        let in_place = [
+            "principal = \"b\"\n",
+            "principal = \"a\"\npriority = 7\n",
+            "principal = \"a\"\non-fault = \"bypass\"\n",
+            "principal = \"a\"\nqueue = true\n",
+        ];
+        for further in in_place {
+            assert_eq!(replaced(&from, &bind("n", "monitor", further)), ["change"], "{further}");
+        }
+        for (instance, gate) in [("m", "monitor"), ("n", "firewall")] {
+            let to = bind(instance, gate, "principal = \"a\"\n");
+            assert_eq!(replaced(&from, &to), ["unbind", "bind"], "{to}");
+        }
+    }
+
+    #[test]
+    fn bindings_and_filters_that_are_made_again_change_in_place() {
+        let filter = "[[filter]]\nmatch = \"proto tcp\"\naction = \"principal a\"\n";
+        let (mut model, _) = planned(&format!("{}{filter}", bind("n", "monitor", "")));
+        let ids: Vec<BindingId> = model.plugins.bindings_by_age().map(|(id, _)| id).collect();
+        let again: Vec<Change> = ids.iter().flat_map(|id| bind_again(&model, *id)).collect();
+        let PlannedBindings { made, changes, outcome } = model.plan_bindings(&again);
+        outcome.unwrap();
+        let in_place = |change: &PluginChange| match change {
+            PluginChange::Rebind { binding, .. } => Some(*binding),
+            _ => None,
+        };
+        assert_eq!((made, changes.iter().filter_map(in_place).collect::<Vec<_>>()), (4, ids));
+        assert_eq!(changes.len(), 2);
+    }
+
+    #[test]
+    fn change_that_fails_leaves_the_removal_before_it() {
+        let (mut model, config) = planned(&bind("n", "monitor", ""));
+        let mut other = config.bind[0].clone();
+        other.principal = Some("nobody".into());
+        let planned = model.plan_bindings(&[Change::Unbind(config.bind[0].clone()), Change::Bind(other)]);
+        assert!(planned.outcome.is_err());
+        assert_eq!((planned.made, planned.changes.len()), (1, 1));
+        assert!(matches!(planned.changes[0], PluginChange::Unbind { .. }));
+    }
 }

@@ -75,14 +75,6 @@ impl Gates<'_> {
         found.ok_or_else(|| ControlError::not_found(format!("no gate is named {name:?}")))
     }
 
-    /// Makes changes of bindings and filters in the model, in order, and stops at the first change that fails.
-    /// Returns the changes for the workers, and the reason for the failure.
-    pub fn plan_bindings(&mut self, changes: &[Change]) -> (Vec<PluginChange>, Result<(), ControlError>) {
-        let mut outcome = Ok(());
-        let change = |change| self.model.change_binding(change).map_err(|error| outcome = Err(error)).ok();
-        (changes.iter().map_while(change).collect(), outcome)
-    }
-
     /// Sends changes to the workers, and waits until they are in force. A worker makes them together, between
     /// two batches.
     pub fn tell_and_wait(&mut self, changes: Vec<PluginChange>) -> Result<(), ControlError> {
