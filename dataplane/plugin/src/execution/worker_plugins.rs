@@ -379,7 +379,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Moves a flow from the path `old` to the path `new`, and returns the number of its new state block.
     ///
     /// Subscribed instances on `old` but not on `new` are notified that the flow has ended. The state of
-    /// instances on both paths moves to the new block.
+    /// instances on both paths moves to the new block. If all parts keep their places, the block stays.
     pub fn flow_moved(&mut self, (old, state): (PathId, u32), new: PathId, flow: &FlowEnd) -> u32 {
         let Self { paths, calls: Calls { instances, states, waiting, .. }, .. } = self;
         let (hearing, stages) = (paths.hearing(old), paths.stages(new));
@@ -406,7 +406,18 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
         }
         if state != 0 {
-            self.calls.memory.release(parts(self.paths.stages(old)));
+            let Self { paths, calls: Calls { states, memory, .. }, .. } = self;
+            let (before, after) = (paths.stages(old), paths.stages(new));
+            memory.release(parts(before));
+            if kept_parts(before).eq(kept_parts(after)) {
+                // Waiting packets of the flow find the block.
+                if memory.charge(parts(after)) {
+                    return state;
+                }
+                states.refuse();
+                states.give_back(state);
+                return 0;
+            }
         }
         let moved = self.begin_state(new);
         let Self { paths, calls: Calls { states, .. }, .. } = self;
@@ -456,6 +467,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn is_idle(&self) -> bool {
         self.calls.waiting.is_empty() && self.calls.instances.is_idle()
     }
+}
+
+/// Returns the instances of stages that keep state for a flow, with the places of their parts.
+fn kept_parts(stages: &[Stage]) -> impl Iterator<Item = (Step, std::ops::Range<usize>)> {
+    let kept = stages.iter().filter(|stage| stage.part.bytes > 0);
+    kept.map(|stage| (stage.step, stage.part.range()))
 }
 
 /// Copies the flow state of each instance that is on both paths, from block `from` to block `to`.

@@ -191,7 +191,7 @@ fn flow_state_is_paid_by_the_new_payer_after_a_change_in_place() {
     let call_limits = CallLimits { principal: Some(second), ..CallLimits::default() };
     change(&mut worker, PluginChange::Rebind { binding, gate, filter, priority, call_limits });
     let after = path_of(&mut worker, 80);
-    let state = worker.flow_moved((before, state), after, &end);
+    assert_eq!(worker.flow_moved((before, state), after, &end), state, "waiting packets find the block");
     assert_eq!(used(&worker), [both / 2, both / 2]);
     // A flow without further packets ends on its former path.
     worker.flow_ended(before, &end, other);
