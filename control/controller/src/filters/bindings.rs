@@ -18,14 +18,14 @@ pub(crate) struct PlannedBindings {
     pub outcome: Result<(), ControlError>,
 }
 
-impl Model {
+impl PlannedBindings {
     /// Makes changes of bindings and filters in the model, in order, and stops at the first change that fails. A binding
     /// that a change removes and the next one adds again changes in place at the workers: its packets stay.
-    pub(crate) fn plan_bindings(&mut self, changes: &[Change]) -> PlannedBindings {
-        let mut planned = PlannedBindings { made: 0, changes: Vec::new(), outcome: Ok(()) };
+    pub fn of(model: &mut Model, changes: &[Change]) -> Self {
+        let mut planned = Self { made: 0, changes: Vec::new(), outcome: Ok(()) };
         let mut before = None;
         for change in changes {
-            let next = match self.change_binding(change) {
+            let next = match model.change_binding(change) {
                 Ok(next) => next,
                 Err(error) => {
                     planned.outcome = Err(error);
@@ -33,16 +33,16 @@ impl Model {
                 }
             };
             let is_again = before.is_some_and(|before: &Change| before.is_renewed_by(change));
-            match planned.changes.pop_if(|removal| is_again && next.renews(removal)) {
-                Some(_) => planned.changes.push(next.in_place()),
-                None => planned.changes.push(next),
-            }
+            let removal = planned.changes.pop_if(|removal| is_again && next.renews(removal));
+            planned.changes.push(if removal.is_some() { next.in_place() } else { next });
             planned.made += 1;
             before = Some(change);
         }
         planned
     }
+}
 
+impl Model {
     pub(crate) fn change_binding(&mut self, change: &Change) -> Result<PluginChange, ControlError> {
         match change {
             Change::Bind(bind) => self.bind_as(bind),
@@ -153,7 +153,7 @@ mod tests {
     fn replaced(from: &str, to: &str) -> Vec<String> {
         let ((mut model, before), (_, after)) = (planned(from), planned(to));
         let changes = [Change::Unbind(before.bind[0].clone()), Change::Bind(after.bind[0].clone())];
-        let PlannedBindings { made, changes, outcome } = model.plan_bindings(&changes);
+        let PlannedBindings { made, changes, outcome } = PlannedBindings::of(&mut model, &changes);
         outcome.unwrap();
         assert_eq!((made, model.plugins.binding_registry().paid_by(after_payer(&model))), (2, 1));
         let words = changes.iter().map(|change| format!("{change:?}"));
@@ -192,7 +192,7 @@ mod tests {
         let (mut model, _) = planned(&format!("{}{filter}", bind("n", "monitor", "")));
         let ids: Vec<BindingId> = model.plugins.bindings_by_age().map(|(id, _)| id).collect();
         let again: Vec<Change> = ids.iter().flat_map(|id| bind_again(&model, *id)).collect();
-        let PlannedBindings { made, changes, outcome } = model.plan_bindings(&again);
+        let PlannedBindings { made, changes, outcome } = PlannedBindings::of(&mut model, &again);
         outcome.unwrap();
         let in_place = |change: &PluginChange| match change {
             PluginChange::Rebind { binding, .. } => Some(*binding),
@@ -207,7 +207,8 @@ mod tests {
         let (mut model, config) = planned(&bind("n", "monitor", ""));
         let mut other = config.bind[0].clone();
         other.principal = Some("nobody".into());
-        let planned = model.plan_bindings(&[Change::Unbind(config.bind[0].clone()), Change::Bind(other)]);
+        let planned =
+            PlannedBindings::of(&mut model, &[Change::Unbind(config.bind[0].clone()), Change::Bind(other)]);
         assert!(planned.outcome.is_err());
         assert_eq!((planned.made, planned.changes.len()), (1, 1));
         assert!(matches!(planned.changes[0], PluginChange::Unbind { .. }));

@@ -90,8 +90,7 @@ pub(crate) struct Binding {
     /// Moving average of the cycles of a packet that a principal paid for; 0 before the first.
     pub cost: u64,
     /// Number of latest calls in line that took much longer than their bound. At [`MOST_BEYOND`], packets wait
-    /// until the binding is made anew, or
-    /// changed.
+    /// until the binding is made anew or changed.
     pub beyond: u8,
 }
 
