@@ -422,11 +422,24 @@ fn change_version(
         return replaced;
     }
     let told = if has_moved { tell_levels(inner) } else { inner.tell_shares() };
-    if let Err(error) = told {
-        // The version has changed all the same, and a worker that doesn't answer gets the rest when it resumes.
-        tracing::warn!(plugin = plugin.name(), "the levels and shares of its instances: {error}");
-    }
+    warn_if_failed(&**plugin, "the levels and shares of its instances", told);
     replaced
+}
+
+/// Loads the eBPF variants of instances of the version that runs now.
+fn load_variants_again(inner: &mut Inner, plugin: &dyn Plugin, instances: Vec<InstanceId>) {
+    for id in instances {
+        let loaded = inner.offload.load_variant(id, &inner.model, &mut inner.workers);
+        warn_if_failed(plugin, "the eBPF variant of an instance", loaded);
+    }
+}
+
+/// Logs the failure of a step after the workers have decided on a version. This version runs all the same, and a worker
+/// that doesn't answer gets the rest when it resumes.
+fn warn_if_failed(plugin: &dyn Plugin, what: &str, step: Result<(), ControlError>) {
+    if let Err(error) = step {
+        tracing::warn!(plugin = plugin.name(), "{what}: {error}");
+    }
 }
 
 impl Inner {
@@ -439,6 +452,10 @@ impl Inner {
         let old = self.model.plugins.plugin_named(plugin.name())?;
         let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
         let host_companions = self.model.plugins.instance_registry().host_companions(&**plugin)?;
+        // No error may come after the workers have the new version, so the thread of the companions starts before.
+        if host_companions.iter().any(|(_, companion)| companion.is_some()) {
+            self.plugins.host_level.make_ready()?;
+        }
         let mut view = UpgradeView::new(&*old, &**plugin);
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
@@ -453,9 +470,7 @@ impl Inner {
                 if matches!(problem, ControlError::Silent(_)) {
                     restore_version(self, &*old, versions)?;
                 }
-                unloaded
-                    .into_iter()
-                    .try_for_each(|id| self.offload.load_variant(id, &self.model, &mut self.workers))?;
+                load_variants_again(self, &*old, unloaded);
                 let text =
                     format!("plugin {}: {problem}; version {} keeps running", plugin.name(), old.version());
                 return Err(match problem.is_failure() {
@@ -470,14 +485,13 @@ impl Inner {
         maps.into_iter()
             .for_each(|(id, maps)| self.model.plugins.instance_registry_mut().note_maps(id, maps));
         for (id, companion) in host_companions {
-            self.plugins.host_level.put(id, companion, handed_on(&*old, &**plugin))?;
+            let put = self.plugins.host_level.put(id, companion, handed_on(&*old, &**plugin));
+            warn_if_failed(&**plugin, "its host companion", put);
         }
         let file = file_of(&mut self.model, plugin.name()).cloned();
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.plugins.previous.insert(plugin.name(), Earlier { plugin: old, file });
-        unloaded
-            .into_iter()
-            .try_for_each(|id| self.offload.load_variant(id, &self.model, &mut self.workers))?;
+        load_variants_again(self, &**plugin, unloaded);
         // The change may be from a sandboxed plugin to a shared object, or the reverse.
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         Ok(view)

@@ -110,6 +110,14 @@ impl HostLevel {
         Self { said, running: None, lost: HashMap::new(), limits }
     }
 
+    /// Starts the host thread, unless it runs.
+    ///
+    /// # Errors
+    /// The system has no room for a thread.
+    pub fn make_ready(&mut self) -> Result<(), ControlError> {
+        self.start().map(|_| ())
+    }
+
     /// Adds the host companion of an instance; `None` removes the current companion. A current companion
     /// hands over its state to the new one, if it can. `version` is the version of this state, and `same`
     /// tells whether the new companion's state has the same version.
@@ -293,7 +301,7 @@ impl BindingTable for NoTable {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Instant as Clock;
 
     use millrace_plugin::Health;
@@ -348,6 +356,16 @@ mod tests {
 
     fn echo(number: u8) -> Option<Box<dyn Instance>> {
         Some(Box::new(Echo { number, outputs: VecDeque::new(), failed: false }))
+    }
+
+    /// Returns a host level whose thread takes no commands. The thread runs until the sender is dropped.
+    pub(crate) fn deaf() -> (HostLevel, SyncSender<()>) {
+        let mut level = HostLevel::new(Wake::new().unwrap(), Limits::default());
+        let (commands, _) = sync_channel(1);
+        let (end, ended) = sync_channel::<()>(1);
+        let thread = std::thread::spawn(move || _ = ended.recv());
+        level.running = Some(Running { commands, thread });
+        (level, end)
     }
 
     /// Collects the messages and failures of companions. Stops after `most` of them, or after a time limit.

@@ -6,6 +6,7 @@ mod promises;
 mod services;
 mod silent;
 mod trials;
+mod upgrades;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -100,7 +100,7 @@ async fn seen(router: &Router) -> String {
 
 /// Plugin and instance of a version, which the instance tells. Version 1.0.0 needs memory.
 #[derive(Clone, Debug)]
-struct Versioned(&'static str);
+pub(super) struct Versioned(pub(super) &'static str);
 
 impl Plugin for Versioned {
     fn name(&self) -> &'static str {
@@ -144,7 +144,7 @@ impl Instance for Versioned {
 }
 
 /// Adds instance `v` of version 2.0.0.
-fn add_versioned(router: &Router) {
+pub(super) fn add_versioned(router: &Router) {
     let mut inner = router.lock();
     inner.model.plugins.add_plugin(Arc::new(Versioned("2.0.0"))).unwrap();
     let (plugin, name) = ("versioned".into(), "v".into());
@@ -154,7 +154,7 @@ fn add_versioned(router: &Router) {
 }
 
 /// Returns the version of instance `v` at each worker.
-fn versions(router: &Router) -> Vec<Value> {
+pub(super) fn versions(router: &Router) -> Vec<Value> {
     let mut inner = router.lock();
     let id = inner.model.plugins.instance("v").unwrap();
     let message = Message { name: "version".to_owned(), arguments: Map::new() };
@@ -185,7 +185,13 @@ async fn a_version_that_a_worker_does_not_answer_is_taken_back_everywhere() {
 
 /// Texts of the warnings that a thread logs.
 #[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
+pub(super) struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    pub(super) fn text(&self) -> String {
+        self.0.lock().unwrap().join("\n")
+    }
+}
 
 impl Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -247,7 +253,7 @@ async fn a_version_stays_and_a_warning_is_logged_if_a_worker_does_not_answer_abo
     }
     assert_eq!(versions(&router), ["1.0.0", "1.0.0"]);
     assert_eq!(level(), Some(ServiceLevel::Worker));
-    let warned = warnings.0.lock().unwrap().join("\n");
+    let warned = warnings.text();
     let words = ["the levels and shares of its instances: worker 1 did not answer", "plugin=\"versioned\""];
     assert!(words.iter().all(|word| warned.contains(word)), "{warned}");
     router.shutdown().await.unwrap();
