@@ -25,6 +25,7 @@ use millrace_units::Instant;
 use millrace_wire::ethernet;
 
 pub use options::Options;
+pub use socket::open_bound;
 
 use crate::segment::{self, Known, Segmented};
 use crate::{Capabilities, Mode, Port, PortCounters, PortError, partial_checksum, socket_option};

@@ -73,6 +73,16 @@ fn bind_sender(fd: BorrowedFd<'_>, options: &Options) -> Result<(), PortError> {
     bind(fd, options.ifindex, 0).map_err(explain("bind"))
 }
 
+/// Opens a packet socket, and binds it to a device and a protocol. It gets the device's frames of this protocol.
+///
+/// # Errors
+/// The device is gone, or the process lacks the capability `CAP_NET_RAW`.
+pub fn open_bound(ifindex: u32, protocol: u16) -> io::Result<OwnedFd> {
+    let socket = create()?;
+    bind(socket.as_fd(), ifindex, protocol)?;
+    Ok(socket)
+}
+
 fn create() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
