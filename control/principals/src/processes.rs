@@ -91,7 +91,7 @@ fn has_arguments(directory: &Path) -> bool {
 }
 
 /// Returns the id of the parent of a process.
-fn parent(directory: &Path) -> Option<u32> {
+pub(crate) fn parent(directory: &Path) -> Option<u32> {
     let status = read_if_present(&directory.join("status"))?;
     status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }

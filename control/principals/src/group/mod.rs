@@ -24,11 +24,17 @@ use crate::limits::Limits;
 use crate::machine::Machine;
 use crate::member::Member;
 use crate::name::ROUTER;
+use crate::processes::parent;
 pub(crate) use branch::Branch;
 pub(crate) use realtime::RUNTIME;
 pub use realtime::RealtimeShare;
 pub use settings::block_devices;
 pub use usage::Usage;
+
+/// File of a group to which the ids of processes are written that join it.
+const PROCESSES: &str = "cgroup.procs";
+/// The same file for threads. In version 1 it has another name.
+const THREADS: &str = "cgroup.threads";
 
 /// Members of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,13 +144,13 @@ impl Group {
     pub fn join_files(&self) -> Result<Vec<PathBuf>, GroupError> {
         self.require(Members::Processes)?;
         self.require_present()?;
-        Ok(self.branches.iter().map(|branch| branch.file("cgroup.procs")).collect())
+        Ok(self.branches.iter().map(|branch| branch.file(PROCESSES)).collect())
     }
 
     /// Returns the files that a process leaves the group by: it then is in the group to which
     /// [`remove`](Self::remove) moves processes.
     pub fn leave_files(&self) -> Vec<PathBuf> {
-        self.branches.iter().map(|branch| branch.home.join("cgroup.procs")).collect()
+        self.branches.iter().map(|branch| branch.home.join(PROCESSES)).collect()
     }
 
     /// Sets all limits. If the kernel refuses a limit, restores the earlier limits.
@@ -206,7 +212,7 @@ impl Group {
     /// in which the router was started.
     pub fn add_process(&self, process: Pid) -> Result<(), GroupError> {
         self.require(Members::Processes)?;
-        self.add("process", process, "cgroup.procs")
+        self.add("process", process, PROCESSES)
     }
 
     /// Moves a process into the group as [`add_process`](Self::add_process) does, unless it has ended and another one has
@@ -215,19 +221,54 @@ impl Group {
     /// # Errors
     /// As for `add_process`.
     pub fn add_member(&self, member: Member) -> Result<(), GroupError> {
-        let id = member.id();
-        if member.has_its_id() {
-            self.add_process(id)?;
-            if member.has_its_id() {
-                return Ok(());
+        self.require(Members::Processes)?;
+        if !member.has_its_id() {
+            return Err(self.no_such_process(member.id()));
+        }
+        self.confirm(member, self.join("process", member.id(), PROCESSES))
+    }
+
+    /// Returns the outcome of a process's attempt to join. Undoes the attempt if it failed, or if another process has
+    /// the id by now: the kernel moves processes by their ids alone.
+    fn confirm(&self, member: Member, joined: Result<(), (usize, GroupError)>) -> Result<(), GroupError> {
+        match (member.has_its_id(), joined) {
+            (true, Ok(())) => Ok(()),
+            (true, Err((joined, error))) => {
+                self.go_home(joined, member.id(), PROCESSES);
+                Err(error)
             }
-            // It has ended since, and this may have moved another process.
-            for branch in &self.branches {
-                let _ = write(&branch.home.join("cgroup.procs"), &id.to_string());
+            (false, _) => {
+                self.release_stranger(member.id());
+                Err(self.no_such_process(member.id()))
             }
         }
+    }
+
+    /// Moves the process that has got the id of an ended one back to the groups of its parent. It has just been
+    /// started, so it was started there. A process that is not in this group stays where it is, and so does one whose
+    /// parent is in this group.
+    fn release_stranger(&self, id: Pid) {
+        let (Some(stranger), Ok(machine)) = (Member::of(id), Machine::of_thread(id)) else { return };
+        // The parent is 0 if it is outside the namespace of process ids.
+        let parent = parent(&Path::new("/proc").join(id.to_string())).filter(|parent| *parent > 0);
+        let origin = parent.and_then(|parent| Machine::of_thread(Pid::from_raw(parent.cast_signed())).ok());
+        for branch in &self.branches {
+            let group = |machine: &Machine| Some(machine.place(*branch.controllers.first()?)?.own.clone());
+            let origin = origin.as_ref().and_then(group).unwrap_or_else(|| branch.home.clone());
+            let is_here = group(&machine).is_some_and(|group| group == branch.path);
+            if !is_here || origin == branch.path || !stranger.has_its_id() {
+                continue;
+            }
+            // The group of its parent may take no processes, as that in which the router was started.
+            if write(&origin.join(PROCESSES), &id.to_string()).is_err() {
+                let _ = write(&branch.home.join(PROCESSES), &id.to_string());
+            }
+        }
+    }
+
+    fn no_such_process(&self, id: Pid) -> GroupError {
         let (member, path) = ("process", self.directories().next().map_or_else(PathBuf::new, Path::to_owned));
-        Err(GroupError::Join { member, id: id.as_raw(), path, source: Errno::ESRCH.into() })
+        GroupError::Join { member, id: id.as_raw(), path, source: Errno::ESRCH.into() }
     }
 
     /// Moves a thread of this process into the group.
@@ -237,26 +278,37 @@ impl Group {
     /// needs a share first ([`allow_realtime`](Self::allow_realtime)).
     pub fn add_thread(&self, thread: Pid) -> Result<(), GroupError> {
         self.require(Members::Threads)?;
-        self.add("thread", thread, "cgroup.threads")
+        self.add("thread", thread, THREADS)
     }
 
     fn add(&self, member: &'static str, id: Pid, file: &'static str) -> Result<(), GroupError> {
-        self.require_present()?;
-        for (index, branch) in self.branches.iter().enumerate() {
-            let file = match branch.version {
-                Version::V1 if file == "cgroup.threads" => "tasks",
-                _ => file,
-            };
-            if let Err(source) = write(&branch.file(file), &id.to_string()) {
-                // A member in some hierarchies only would have only some limits.
-                for branch in self.branches.iter().take(index) {
-                    let _ = write(&branch.home.join(file), &id.to_string());
-                }
+        self.join(member, id, file).map_err(|(joined, error)| {
+            self.go_home(joined, id, file);
+            error
+        })
+    }
+
+    /// Moves a member into the group in all hierarchies, one after the other.
+    ///
+    /// # Errors
+    /// The first refusal, after the number of hierarchies in which the member has joined.
+    fn join(&self, member: &'static str, id: Pid, file: &'static str) -> Result<(), (usize, GroupError)> {
+        self.require_present().map_err(|error| (0, error))?;
+        for (joined, branch) in self.branches.iter().enumerate() {
+            if let Err(source) = write(&branch.file(entry(branch.version, file)), &id.to_string()) {
                 let path = branch.path.clone();
-                return Err(GroupError::Join { member, id: id.as_raw(), path, source });
+                return Err((joined, GroupError::Join { member, id: id.as_raw(), path, source }));
             }
         }
         Ok(())
+    }
+
+    /// Moves a member out of the group in the first `joined` hierarchies. A member in some hierarchies only would
+    /// have only some limits.
+    fn go_home(&self, joined: usize, id: Pid, file: &'static str) {
+        for branch in self.branches.iter().take(joined) {
+            let _ = write(&branch.home.join(entry(branch.version, file)), &id.to_string());
+        }
     }
 
     fn require(&self, given: Members) -> Result<(), GroupError> {
@@ -332,6 +384,14 @@ impl Drop for Group {
     }
 }
 
+/// Returns the name of the file by which members join a group.
+fn entry(version: Version, file: &'static str) -> &'static str {
+    match version {
+        Version::V1 if file == THREADS => "tasks",
+        _ => file,
+    }
+}
+
 /// Makes a new version-2 group a group of threads, and enables processor time there. The parent, the group of
 /// the router's processes, may have processes in spite of its child groups, since they hold only threads.
 fn make_threaded(branch: &Branch) -> Result<(), GroupError> {
@@ -341,3 +401,6 @@ fn make_threaded(branch: &Branch) -> Result<(), GroupError> {
     let enabled = parent.join("cgroup.subtree_control");
     write(&enabled, "+cpu").map_err(GroupError::file("write", &enabled))
 }
+
+#[cfg(test)]
+mod tests;
