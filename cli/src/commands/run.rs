@@ -9,10 +9,11 @@ mod ready;
 mod service_manager;
 mod signals;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use millrace_api::{Entrances, Listener, Remote};
-use millrace_config::{Config, Device, OnDeath, PollMode, PortKind, SharedObjects};
+use millrace_config::{Config, Device, OnDeath, PollMode, PortKind, Role, SharedObjects};
 use millrace_confine::Privileges;
 use millrace_controller::{Overrides, Router, StartOptions};
 use millrace_repository::StateLock;
@@ -22,7 +23,7 @@ use crate::arguments::{self, Run};
 use crate::commands::doctor::missing_permissions;
 use crate::output::Failure;
 use crate::{log, memory};
-use boot::{Boot, boot, name, own_state};
+use boot::{Boot, Fallbacks, boot, name, own_state, start_from};
 use ready::Ready;
 use service_manager::ServiceManager;
 use signals::Signals;
@@ -36,22 +37,22 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     // Take over the caller's descriptor before opening any file: if the caller passed the number of a closed
     // descriptor, a new file could get that number.
     let ready = arguments.ready_fd.map(Ready::new).transpose()?;
-    let Boot { config, source } = boot(arguments, socket)?;
-    let state = own_state(arguments.state.as_deref(), &config, socket);
-    let overrides = Overrides { state, ..overrides(arguments) };
+    let (first, fallbacks) = boot(arguments, socket)?;
     // The launcher starts programs for the confined threads, which may not start programs themselves.
     millrace_compiler::begin_launcher().map_err(Failure::new)?;
-    if config.plugins.shared_objects == SharedObjects::Allow && !arguments.dry_run {
-        millrace_plugin_process::ProcessKeeper::of_router().map_err(Failure::new)?;
+    if !arguments.dry_run {
+        begin_processes(&first.config)?;
     }
     let runtime = files::runtime(|| Privileges::Files.leave_to_thread())?;
     if arguments.dry_run {
+        let mut config = first.config;
+        let overrides = overrides_of(&config, arguments, socket);
         memory::check_group(&config, &overrides)?;
-        let mut config = config;
         overrides.put_into(&mut config);
         return runtime.block_on(dry_run::dry_run(&config, arguments, socket, json));
     }
-    let kernel_devices = config.port.iter().any(|port| matches!(port.kind, PortKind::Device | PortKind::Tap));
+    let mut ports = first.config.port.iter();
+    let kernel_devices = ports.any(|port| matches!(port.kind, PortKind::Device | PortKind::Tap));
     if kernel_devices && let Some(missing) = missing_permissions() {
         return Err(Failure::new(format!(
             "ports on devices need permissions that this process doesn't have: {missing}"
@@ -59,11 +60,15 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     }
     log::start()?;
     descriptors::allow();
-    let ignore_kernel_policy = arguments.ignore_kernel_policy || config.router.ignore_kernel_policy;
-    memory::check_group(&config, &overrides)?;
-    let router = Some(name(socket));
-    let options = StartOptions { ignore_kernel_policy, end: Some(end_at_once), overrides, source, router };
-    runtime.block_on(daemon(config, options, socket, ready))
+    runtime.block_on(daemon((first, fallbacks), arguments, socket, ready))
+}
+
+/// Starts the keeper of plugin processes, if the configuration allows shared objects.
+fn begin_processes(config: &Config) -> Result<(), Failure> {
+    if config.plugins.shared_objects == SharedObjects::Allow {
+        millrace_plugin_process::ProcessKeeper::of_router().map_err(Failure::new)?;
+    }
+    Ok(())
 }
 
 /// Exit code if the watchdog ends the router because a plugin call did not return.
@@ -73,6 +78,12 @@ const HUNG: i32 = 3;
 fn end_at_once() {
     // SAFETY: `_exit` ends the process without running further code of it.
     unsafe { libc::_exit(HUNG) }
+}
+
+/// Returns the settings on the command line, and the router's state directory, which override a configuration.
+fn overrides_of(config: &Config, arguments: &Run, socket: &Path) -> Overrides {
+    let state = own_state(arguments.state.as_deref(), config, socket);
+    Overrides { state, ..overrides(arguments) }
 }
 
 /// Returns the settings on the command line, which override the configuration.
@@ -100,9 +111,37 @@ fn overrides(arguments: &Run) -> Overrides {
     }
 }
 
+/// Router that forwards, with what it holds besides the kernel's devices.
+struct Started {
+    router: Router,
+    groups: BTreeMap<String, Role>,
+    remote: Option<Remote>,
+    /// Lock of the state directory.
+    state: Option<StateLock>,
+}
+
+/// Starts a router from a configuration.
+///
+/// # Errors
+/// The router can't start from this configuration. Nothing is left of the start.
+async fn start(boot: Boot, arguments: &Run, socket: &Path) -> Result<Started, Failure> {
+    let Boot { config, source } = boot;
+    begin_processes(&config)?;
+    let overrides = overrides_of(&config, arguments, socket);
+    memory::check_group(&config, &overrides)?;
+    let state = take_state(&config, &overrides, socket)?;
+    let groups = config.api.groups.clone();
+    let remote = remote(&config, &overrides)?;
+    let ignore_kernel_policy = arguments.ignore_kernel_policy || config.router.ignore_kernel_policy;
+    let (end, router) = (Some(end_at_once as fn()), Some(name(socket)));
+    let options = StartOptions { ignore_kernel_policy, end, overrides, source, router };
+    let router = millrace_controller::start(config, options).await.map_err(Failure::from)?;
+    Ok(Started { router, groups, remote, state })
+}
+
 async fn daemon(
-    config: Config,
-    options: StartOptions,
+    (first, fallbacks): (Boot, Fallbacks),
+    arguments: &Run,
     socket: &Path,
     ready: Option<Ready>,
 ) -> Result<(), Failure> {
@@ -110,15 +149,16 @@ async fn daemon(
     // Bind the socket before any device is changed: if another router owns it, this start must change
     // nothing.
     let local = Listener::bind(socket).map_err(Failure::new)?;
-    let _state = take_state(&config, &options.overrides, socket)?;
-    let entrances = entrances(local, &config, &options.overrides)?;
-    let router = tokio::select! {
-        started = millrace_controller::start(config, options) => started.map_err(Failure::from)?,
+    let begin = async |boot| start(boot, arguments, socket).await;
+    let started = tokio::select! {
+        started = start_from(first, fallbacks, begin) => started?,
         signal = signals.first() => {
             tracing::info!("stopped by {signal} before the router forwarded packets");
             return Ok(());
         }
     };
+    let Started { router, groups, remote, state: _state } = started;
+    let entrances = Entrances { local, groups, remote };
     tracing::info!("listening at {}", socket.display());
     let server = match millrace_api::start(entrances, router.clone()) {
         Ok(server) => server,
@@ -164,13 +204,12 @@ fn take_state(config: &Config, overrides: &Overrides, socket: &Path) -> Result<O
     StateLock::take(&directory, socket).map_err(Failure::new)
 }
 
-/// Opens the API listeners: the Unix socket, and the TLS addresses of configuration and command line.
-fn entrances(local: Listener, config: &Config, overrides: &Overrides) -> Result<Entrances, Failure> {
+/// Opens the API listeners for remote clients, at the TLS addresses of configuration and command line.
+fn remote(config: &Config, overrides: &Overrides) -> Result<Option<Remote>, Failure> {
     let mut config = config.clone();
     overrides.put_into(&mut config);
     let state = millrace_controller::state_directory(&config);
-    let remote = Remote::open(&config.api, state).map_err(Failure::new)?;
-    Ok(Entrances { local, groups: config.api.groups, remote })
+    Remote::open(&config.api, state).map_err(Failure::new)
 }
 
 /// Runs the router until a signal, then calls `stopping` and shuts the router down.
@@ -200,7 +239,7 @@ mod tests {
     fn parsed(line: &str) -> Result<Config, Failure> {
         let words = ["millrace", "run"].into_iter().chain(line.split(' '));
         match Arguments::try_parse_from(words).unwrap().command {
-            Command::Run(run) => boot(&run, Path::new(DEFAULT_SOCKET)).map(|boot| {
+            Command::Run(run) => boot(&run, Path::new(DEFAULT_SOCKET)).map(|(boot, _)| {
                 let mut config = boot.config;
                 overrides(&run).put_into(&mut config);
                 config

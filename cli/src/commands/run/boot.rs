@@ -23,37 +23,116 @@ pub struct Boot {
 const NOTHING_TO_RUN: &str = "no ports: name devices, as in `millrace run --port eth0 --port eth1`, or a file with --config; \
      `millrace init` writes one for this machine";
 
-/// Returns the configuration that the arguments select.
+impl Boot {
+    /// Returns the origin for people.
+    fn origin(&self) -> &str {
+        self.source.as_ref().map_or("the named devices", |source| source.origin.as_str())
+    }
+}
+
+/// Configurations for a router that can't start from the first one: older good revisions, the newest first, then the
+/// file. They are read one by one.
+#[derive(Debug)]
+pub struct Fallbacks {
+    store: Store,
+    revisions: std::vec::IntoIter<Revision>,
+    file: Option<Boot>,
+}
+
+impl Fallbacks {
+    /// Returns no configurations.
+    fn none() -> Self {
+        Self { store: Store::open(None), revisions: Vec::new().into_iter(), file: None }
+    }
+
+    /// Returns the good revisions of the router at a socket.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    fn revisions(known: &Config, socket: &Path) -> Result<Self, Failure> {
+        let store = revisions(known, socket);
+        let revisions = store.good().map_err(Failure::new)?.into_iter();
+        Ok(Self { store, revisions, file: None })
+    }
+}
+
+impl Iterator for Fallbacks {
+    type Item = Boot;
+
+    /// Returns the next readable configuration. Prints which revisions are skipped, and why.
+    fn next(&mut self) -> Option<Boot> {
+        for Revision { number, time, who, .. } in self.revisions.by_ref() {
+            match read_revision(&self.store, number) {
+                Ok(boot) => {
+                    eprintln!("starting from revision {number}, applied {} by {who}", utc(time));
+                    return Some(boot);
+                }
+                Err(Failure { message, .. }) => {
+                    eprintln!("can't start from revision {number}, trying the previous revision: {message}");
+                }
+            }
+        }
+        self.file.take()
+    }
+}
+
+/// Returns the configuration that the arguments select, and those for a router that can't start from it.
 ///
 /// # Errors
 /// The file can't be read, or has errors; the text mentions a good revision if there is one.
-pub fn boot(arguments: &Run, socket: &Path) -> Result<Boot, Failure> {
+pub fn boot(arguments: &Run, socket: &Path) -> Result<(Boot, Fallbacks), Failure> {
     let Some(path) = &arguments.config else {
         return match arguments.last_good {
             true => {
                 let known = known(Config::default(), arguments, socket);
-                let found = last_good(&known, socket)?;
-                found.ok_or_else(|| {
+                let mut revisions = Fallbacks::revisions(&known, socket)?;
+                let first = revisions.next().ok_or_else(|| {
                     Failure::new(format!("{}: name a file with --config", none_in(&known, arguments)))
-                })
+                })?;
+                Ok((first, revisions))
             }
             false if arguments.ports.is_empty() => Err(Failure::usage(NOTHING_TO_RUN)),
-            false => Ok(Boot { config: ports(&arguments.ports)?, source: None }),
+            false => Ok((Boot { config: ports(&arguments.ports)?, source: None }, Fallbacks::none())),
         };
     };
     let file = read(path);
     let known = known(file.as_ref().map(|boot| boot.config.clone()).unwrap_or_default(), arguments, socket);
-    if (arguments.last_good || known.router.boot == From::LastGood)
-        && let Some(boot) = last_good(&known, socket)?
-    {
-        return Ok(boot);
+    if !arguments.last_good && known.router.boot != From::LastGood {
+        let file = file.map_err(|failure| hint(failure, &revisions(&known, socket)))?;
+        return Ok((file, Fallbacks::none()));
     }
-    file.map_err(|failure| match arguments.last_good {
-        true => {
-            Failure { message: format!("{}; {}", failure.message, none_in(&known, arguments)), ..failure }
+    let mut revisions = Fallbacks::revisions(&known, socket)?;
+    match (revisions.next(), file) {
+        (Some(first), file) => Ok((first, Fallbacks { file: file.ok(), ..revisions })),
+        (None, Ok(file)) => Ok((file, revisions)),
+        (None, Err(failure)) => {
+            let message = format!("{}; {}", failure.message, none_in(&known, arguments));
+            Err(Failure { message, ..failure })
         }
-        false => hint(failure, &revisions(&known, socket)),
-    })
+    }
+}
+
+/// Starts a router by `start` from the first configuration that allows it. Logs from which configurations the router
+/// can't start, and why.
+///
+/// # Errors
+/// The failure of the last configuration.
+pub async fn start_from<T>(
+    first: Boot,
+    mut fallbacks: impl Iterator<Item = Boot>,
+    start: impl AsyncFn(Boot) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut boot = first;
+    loop {
+        let origin = boot.origin().to_owned();
+        let failure = match start(boot).await {
+            Ok(started) => return Ok(started),
+            Err(failure) => failure,
+        };
+        let Some(next) = fallbacks.next() else { return Err(failure) };
+        tracing::error!("can't start from {origin}, trying {}: {}", next.origin(), failure.message);
+        boot = next;
+    }
 }
 
 /// Returns `config` with the state directory of [`own_state`], if there is one. The result is not validated
@@ -119,27 +198,12 @@ fn hint(failure: Failure, store: &Store) -> Failure {
     }
 }
 
-/// Returns the newest readable good revision.
-fn last_good(known: &Config, socket: &Path) -> Result<Option<Boot>, Failure> {
-    let store = revisions(known, socket);
-    for Revision { number, .. } in store.good().map_err(Failure::new)? {
-        let (revision, text) = store.revision(number).map_err(Failure::new)?;
-        let origin = format!("revision {number}");
-        match Config::parse(&text, &origin) {
-            Ok(config) => {
-                eprintln!(
-                    "starting from revision {number}, applied {} by {}",
-                    utc(revision.time),
-                    revision.who
-                );
-                return Ok(Some(Boot { config, source: Some(Source { origin, text }) }));
-            }
-            Err(error) => {
-                eprintln!("can't start from revision {number}, trying the previous revision: {error}")
-            }
-        }
-    }
-    Ok(None)
+/// Reads a revision.
+fn read_revision(store: &Store, number: u64) -> Result<Boot, Failure> {
+    let (_, text) = store.revision(number).map_err(Failure::new)?;
+    let origin = format!("revision {number}");
+    let config = Config::parse(&text, &origin)?;
+    Ok(Boot { config, source: Some(Source { origin, text }) })
 }
 
 /// Returns a configuration with a port for each device, named after the device.
@@ -163,6 +227,8 @@ fn ports(devices: &[String]) -> Result<Config, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
     use crate::arguments::{Arguments, Command};
     use clap::Parser;
@@ -184,5 +250,39 @@ mod tests {
             };
             assert_eq!(none_in(&known(config.clone(), &run, Path::new(DEFAULT_SOCKET)), &run), told);
         }
+    }
+
+    fn from_origin(origin: &str) -> Boot {
+        let source = Some(Source { origin: origin.to_owned(), text: String::new() });
+        Boot { config: Config::default(), source }
+    }
+
+    /// Starts from `first` and then `others`, as far as `startable` allows it. Returns the outcome, and the origins of
+    /// the attempts.
+    fn started(first: &str, others: &[&str], startable: &str) -> (Result<String, String>, Vec<String>) {
+        let tried = RefCell::new(Vec::new());
+        let start = async |boot: Boot| {
+            let origin = boot.origin().to_owned();
+            tried.borrow_mut().push(origin.clone());
+            if origin == startable { Ok(origin) } else { Err(Failure::new(format!("{origin} is wrong"))) }
+        };
+        let others = others.iter().map(|origin| from_origin(origin));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let outcome = runtime.block_on(start_from(from_origin(first), others, start));
+        (outcome.map_err(|failure| failure.message), tried.into_inner())
+    }
+
+    #[test]
+    fn older_revisions_follow_one_that_can_t_start_in_their_order() {
+        let others = ["revision 4", "revision 2", "router.toml"];
+        let all = ["revision 7", "revision 4", "revision 2", "router.toml"];
+        for (index, startable) in all.iter().enumerate() {
+            let (outcome, tried) = started("revision 7", &others, startable);
+            assert_eq!(outcome.unwrap(), *startable);
+            assert_eq!(tried, all[..=index]);
+        }
+        let (outcome, tried) = started("revision 7", &others, "none");
+        assert_eq!(outcome.unwrap_err(), "router.toml is wrong");
+        assert_eq!(tried, all);
     }
 }

@@ -373,6 +373,34 @@ fn a_router_starts_from_the_last_revision_that_counts() {
 }
 
 #[test]
+fn a_router_that_can_t_start_from_the_last_revision_starts_from_an_older_one() {
+    let Some(_ground) = Ground::enter(&[]) else { return };
+    let line = Line::new();
+    let state = format!("[plugins]\nstate = \"{}\"\n", line.file("state").display());
+    let (router, _) = start(&line, &format!("{BASE}{state}"));
+    let more = file(&line, "more.toml", &format!("{BASE}{MORE}{state}"));
+    router.ask(&["apply", &more]);
+    drop(router);
+    // The later revisions have a port on a device that is gone at the last start.
+    line.r.run("ip link add extra type veth peer name other");
+    line.r.run("ip link set extra up");
+    line.r.run("ip link set other up");
+    let wider = format!("{BASE}\n[[port]]\nname = \"extra\"\ndevice = \"extra\"\n{state}");
+    let (router, base) = start(&line, &wider);
+    let later = file(&line, "later.toml", &wider.replace("dport 25", "dport 26"));
+    router.ask(&["apply", &later]);
+    drop(router);
+    line.r.run("ip link delete extra");
+    let router = Millrace::start(&line.r, &format!("--config {base} --last-good"));
+    let log = router.log();
+    for words in ["can't start from revision ", "trying revision 2: ", "starting from revision 2"] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    assert!(log.contains("extra"), "{log}");
+    assert!(router.ask(&["diff", &more]).contains("equals the running configuration"));
+}
+
+#[test]
 fn a_change_that_a_worker_does_not_answer_is_unmade() {
     let Some(_ground) = Ground::enter(&["strace"]) else { return };
     let line = Line::new();
