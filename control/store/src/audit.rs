@@ -277,6 +277,25 @@ mod tests {
     }
 
     #[test]
+    fn line_of_any_request_has_at_most_8_kib() {
+        let log = AuditLog::default();
+        // Each of these characters takes six bytes in JSON.
+        let long = "\u{1}".repeat(1000);
+        let request = serde_json::json!({"entries": vec![vec![&long; 20]; 20]});
+        drop(log.add(AuditEntry {
+            who: Who { uid: Some(u32::MAX), name: long.clone() },
+            operation: long.clone(),
+            request: Some(request),
+            why: Some(long.clone()),
+            revision: Some(u64::MAX),
+            ..entry(1, "")
+        }));
+        let noted = log.last(1).unwrap().remove(0);
+        let bytes = serde_json::to_vec(&noted).unwrap().len();
+        assert!(bytes <= 8192, "{bytes} bytes");
+    }
+
+    #[test]
     fn failed_write_is_reported_and_repeated() {
         let folder = Folder::new("audit-full");
         fs::write(folder.0.join("file"), "").unwrap();

@@ -5,12 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Who;
-
-/// Maximum length of a text in a line, in characters. Without this limit, long requests would fill the log
-/// and displace the lines of other users.
-const MOST_TEXT: usize = 200;
-/// Maximum number of items of a list in a line.
-const MOST_ENTRIES: usize = 20;
+use crate::shortening::{short_request, shortened};
 
 /// Outcome of a request, as logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,43 +52,11 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// Returns the entry with long texts and lists shortened.
+    /// Returns the entry with long texts and requests shortened. Its line has at most 8 KiB.
     pub(crate) fn shortened(self) -> Self {
-        let Self { operation, request, why, .. } = &self;
-        let (operation, why) = (shortened(operation), why.as_deref().map(shortened));
-        let request = request.clone().map(without_long);
-        Self { operation, request, why, ..self }
-    }
-}
-
-fn without_long(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(shortened(&text)),
-        Value::Array(entries) => {
-            let more = entries.len().saturating_sub(MOST_ENTRIES);
-            let mut kept: Vec<Value> = entries.into_iter().take(MOST_ENTRIES).map(without_long).collect();
-            if more > 0 {
-                kept.push(Value::String(format!("… and {more} more")));
-            }
-            Value::Array(kept)
-        }
-        Value::Object(keys) => {
-            let more = keys.len().saturating_sub(MOST_ENTRIES);
-            let kept = keys.into_iter().take(MOST_ENTRIES);
-            let mut kept: serde_json::Map<_, _> =
-                kept.map(|(key, value)| (shortened(&key), without_long(value))).collect();
-            if more > 0 {
-                kept.insert("…".to_owned(), Value::String(format!("and {more} more")));
-            }
-            Value::Object(kept)
-        }
-        other => other,
-    }
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MOST_TEXT) {
-        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
-        None => text.to_owned(),
+        let who = Who { name: shortened(&self.who.name), ..self.who };
+        let (operation, why) = (shortened(&self.operation), self.why.as_deref().map(shortened));
+        let request = self.request.map(short_request);
+        Self { who, operation, request, why, ..self }
     }
 }

@@ -14,6 +14,7 @@ mod audit_writer;
 mod database;
 mod error;
 mod revision;
+mod shortening;
 mod store;
 #[cfg(test)]
 mod test_folder;
