@@ -51,11 +51,12 @@ pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;
 pub use execution::ended_stages::EndedStages;
 pub use execution::health::{FaultHistory, Health};
-pub use execution::instances::{CostHistogram, Failure, Given, InstanceReport, Instances, MessageCounts};
+pub use execution::instances::{
+    CostHistogram, Failure, Given, InstanceReport, Instances, MessageCounts, Reported, ShadowReport,
+};
 pub use execution::paid_stages::{Intake, PaidStage, PaidStages};
 pub use execution::payers::{Paid, Payers};
 pub use execution::pulse::{Calling, Pulse};
-pub use execution::shadow::{Reported, ShadowReport};
 pub use execution::succession::{Claim, Inheritance, Inherited, Successed, Succession, Successor};
 pub use execution::waiting::{
     Answer, AwaitedContext, End, Kept, PassedOn, Place, Released, Served, Taken, Ticket, Waiting,

@@ -2567,6 +2567,12 @@ class ShadowView(TypedDict):
     """Description of the first difference."""
     packets: int
     """Packets that both versions processed."""
+    skipped: int
+    """Packets that only the old version got. If the new version runs in a process, these are mostly packets that
+    arrived during its calls."""
+    unanswered: int
+    """Packets that the process of the new version had not answered at the time limit of its call, or at the end
+    of the trial."""
 
 
 class ShadowedView(TypedDict):

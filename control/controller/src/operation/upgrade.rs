@@ -20,7 +20,7 @@ use crate::operation::kinds::{Acting, Action, Reading};
 use crate::operation::{Effect, Operation};
 use crate::plugins::Earlier;
 use crate::plugins::load::{admit, log, note_loaded, remember, take_back};
-use crate::plugins::upgrade::{Late, Succeeded, handed_on, succeed_all};
+use crate::plugins::upgrade::{Late, Succeeded, handed_on, succeed_all, warn_if_failed};
 use crate::request::{NewPlugin, Upgrade};
 use crate::router::instances::tell_levels;
 use crate::router::{Inner, Router};
@@ -283,11 +283,13 @@ async fn try_out(
     let view = all.into_iter().flatten().fold(ShadowView::default(), add);
     if !has_seen && view.is_clean() {
         return Err(refused(format!(
-            "the trial ended after {} s, because not every instance got {} ({} in all), and the old version keeps \
-             running: try fewer packets, or run the trial under load",
+            "the trial ended after {} s, because not every instance got {} ({} in all, {} skipped, {} \
+             unanswered), and the old version keeps running: try fewer packets, or run the trial under load",
             TRIAL.as_secs(),
             millrace_units::count(packets, "packet"),
-            view.packets
+            view.packets,
+            view.skipped,
+            view.unanswered
         )));
     }
     Ok(view)
@@ -388,6 +390,8 @@ fn gather(reports: &[Receiver<Option<ShadowReport>>], all: &mut [Option<ShadowRe
 fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
     sum.packets += report.packets;
     sum.different += report.different;
+    sum.skipped += report.skipped;
+    sum.unanswered += report.unanswered;
     sum.first = sum.first.or(report.first);
     sum.fault = sum.fault.or(report.fault);
     sum
@@ -431,14 +435,6 @@ fn load_variants_again(inner: &mut Inner, plugin: &dyn Plugin, instances: Vec<In
     for id in instances {
         let loaded = inner.offload.load_variant(id, &inner.model, &mut inner.workers);
         warn_if_failed(plugin, "the eBPF variant of an instance", loaded);
-    }
-}
-
-/// Logs the failure of a step after the workers have decided on a version. This version runs all the same, and a worker
-/// that doesn't answer gets the rest when it resumes.
-fn warn_if_failed(plugin: &dyn Plugin, what: &str, step: Result<(), ControlError>) {
-    if let Err(error) = step {
-        tracing::warn!(plugin = plugin.name(), "{what}: {error}");
     }
 }
 

@@ -13,7 +13,6 @@ pub(crate) mod paid_stages;
 pub(crate) mod payers;
 pub(crate) mod pulse;
 pub(crate) mod recheck;
-pub(crate) mod shadow;
 pub(crate) mod succession;
 pub(crate) mod waiting;
 pub(crate) mod worker_plugins;

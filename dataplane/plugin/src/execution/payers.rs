@@ -3,6 +3,7 @@
 use millrace_units::{Instant, PrincipalId, QueueId};
 
 use crate::execution::calls::{Calls, CycleClock, DriverCharge, Grant, InLine, InLineCharge};
+use crate::execution::instances::Instances;
 use crate::execution::waiting::{PassedOn, Place, Served, Waiting, WaitingRoom};
 use crate::execution::worker_plugins::WorkerPlugins;
 use crate::principal_memory::PrincipalMemory;
@@ -124,6 +125,7 @@ impl<'a> Payers<'a> {
 /// Questions about the calls and packets of a worker that wait for the processor.
 pub struct Paid<'a> {
     waiting: &'a WaitingRoom,
+    instances: &'a Instances,
     in_line: &'a InLine,
 }
 
@@ -131,7 +133,8 @@ impl<'a> Paid<'a> {
     /// Returns the handle on the calls of a worker's instances.
     #[inline]
     pub fn of<T>(plugins: &'a WorkerPlugins<T>) -> Self {
-        Self { waiting: &plugins.calls.waiting, in_line: &plugins.calls.in_line }
+        let Calls { waiting, instances, in_line, .. } = &plugins.calls;
+        Self { waiting, instances, in_line }
     }
 
     /// Returns the memory of the principals of a worker.
@@ -172,9 +175,9 @@ impl<'a> Paid<'a> {
         self.waiting.has_call_of(principal)
     }
 
-    /// Whether another process runs a call of an instance.
+    /// Whether another process runs a call of an instance or a shadow.
     #[inline]
     pub fn awaits(&self) -> bool {
-        self.waiting.awaits()
+        self.waiting.awaits() || self.instances.awaits()
     }
 }

@@ -450,11 +450,13 @@ impl<T: BindingTable> WorkerPlugins<T> {
         });
     }
 
-    /// Returns the time at which the worker must act next: now if a call is suspended, otherwise the earliest
-    /// time of a held packet, a timer or the end of a pause. `None` if nothing is pending.
+    /// Returns the time at which the worker must act next: now if a call is suspended or a process runs the call of a
+    /// shadow, otherwise the earliest time of a held packet, a timer or the end of a pause. `None` if nothing is
+    /// pending.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let Calls { instances, waiting, .. } = &self.calls;
-        instances.next_event().into_iter().chain(waiting.next_event(now)).min()
+        let shadow = instances.awaits().then_some(now);
+        instances.next_event().into_iter().chain(waiting.next_event(now)).chain(shadow).min()
     }
 
     /// Returns the number of waiting packets.
@@ -462,7 +464,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.calls.waiting.len()
     }
 
-    /// Whether no packet waits, and no instance has timers or a pause.
+    /// Whether no packet waits, no instance has timers or a pause, and no process runs the call of a shadow.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.calls.waiting.is_empty() && self.calls.instances.is_idle()

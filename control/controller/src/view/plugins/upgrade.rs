@@ -60,6 +60,12 @@ pub struct ShadowView {
     pub packets: u64,
     /// Packets that the versions treated differently.
     pub different: u64,
+    /// Packets that only the old version got. If the new version runs in a process, these are mostly packets that
+    /// arrived during its calls.
+    pub skipped: u64,
+    /// Packets that the process of the new version had not answered at the time limit of its call, or at the end of the
+    /// trial.
+    pub unanswered: u64,
     /// Description of the first difference.
     pub first: Option<String>,
     /// Fault of the new version; absent if it had none.

@@ -60,6 +60,7 @@ impl<T: BindingTable> Resumption<'_, T> {
         }
         if running.is_none() {
             self.calls.run_timers(self.now);
+            self.look_at_shadows();
         }
         if !self.calls.waiting.followers.is_empty() {
             self.release_followers();
@@ -120,6 +121,24 @@ impl<T: BindingTable> Resumption<'_, T> {
             self.now.since(awaited.seen) < LATER
                 && self.payer_of_answers(backlog).is_some_and(|payer| self.calls.in_line.holds_back(payer))
         })
+    }
+
+    /// Looks for the answers of the processes that run calls of shadows. The principals that pay for these calls are
+    /// charged, and held back, as for other answers.
+    fn look_at_shadows(&mut self) {
+        let (Calls { instances, in_line, meter, .. }, now) = (&mut *self.calls, self.now);
+        instances.each_shadowed(|hosted| {
+            let awaited = hosted.shadow.as_ref().and_then(|shadow| shadow.awaited());
+            let Some((payer, seen)) = awaited else { return };
+            if now.since(seen) < LATER && payer.is_some_and(|payer| in_line.holds_back(payer)) {
+                return;
+            }
+            let begun = payer.and_then(|_| meter.now());
+            hosted.look_at_shadow(now);
+            if let (Some(payer), Some(begun), Some(end)) = (payer, begun, meter.now()) {
+                in_line.add(InLineCharge { payer, used: Cycles(end.saturating_sub(begun)), packets: 0 });
+            }
+        });
     }
 
     /// Resumes the current call of a context. Returns whether the call has ended.
@@ -248,12 +267,11 @@ impl<T: BindingTable> Resumption<'_, T> {
         let is_first = call.slices == 0;
         let counts = counts_of(stage, self.bindings, (&mut call.times, is_first));
         let (is_ended, counts) = (counts.is_none(), counts.unwrap_or(&mut nobody));
-        let limits = call.times.limits;
+        let (limits, begun) = (call.times.limits, meter.read());
         if running.is_some() {
             call.payer_backlog = Some(meter.payer_backlog());
         }
         let known = Known { queues: self.queues, waiting: behind.load(), payer: call.payer_backlog };
-        let begun = meter.read();
         let outcome = slice(hosted, call, &mut scratch.verdicts, (kept, known), &limits, self.now, news);
         call.times.add(is_first, meter.charge_part(begun, &mut hosted.counts.cycles));
         let is_suspended = outcome == Outcome::Suspended;

@@ -22,6 +22,7 @@ pub(super) fn slice(
     news: &mut News,
 ) -> Outcome {
     if !hosted.is_well(now, news) {
+        hosted.forget_shadow_call();
         return Outcome::Failed;
     }
     let members: [u16; BATCH_SIZE] = std::array::from_fn(|number| number as u16);
@@ -29,6 +30,9 @@ pub(super) fn slice(
     kept.find(call);
     if hosted.needs_linear && call.slices == 0 {
         call.gather();
+    }
+    if call.slices == 0 {
+        hosted.show_shadow((&call.packets, &call.keys), members, call.payer);
     }
     let copies = call.place.is_some_and(|place| place.position == Position::Copy);
     let packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);
@@ -43,13 +47,8 @@ pub(super) fn slice(
     match progress {
         Progress::Done => {
             let failed = hosted.has_failed(now, news);
-            match call.times.awaited.filter(|_| !members.is_empty()) {
-                Some(_) if failed => hosted.paces.begin_again(call.payer),
-                Some(Awaited { asked, seen, .. }) => {
-                    hosted.paces.note(call.payer, members.len(), seen.since(asked))
-                }
-                None => {}
-            }
+            hosted.run_shadow(&call.packets, members, verdicts, now);
+            note_pace(hosted, call, failed);
             Outcome::Decided { failed }
         }
         Progress::Suspended => {
@@ -71,6 +70,17 @@ pub(super) fn slice(
     }
 }
 
+/// Notes the end of a call with packets in the pace of its payer, if another process ran the call.
+fn note_pace(hosted: &mut Hosted, call: &Call, failed: bool) {
+    match call.times.awaited.filter(|_| !call.packets.is_empty()) {
+        Some(_) if failed => hosted.paces.begin_again(call.payer),
+        Some(Awaited { asked, seen, .. }) => {
+            hosted.paces.note(call.payer, call.packets.len(), seen.since(asked));
+        }
+        None => {}
+    }
+}
+
 /// Notes that another process still runs a call. Returns the time limit of the call if it is over.
 fn limit_of(
     hosted: &mut Hosted,
@@ -89,6 +99,7 @@ fn limit_of(
 #[cold]
 fn abort(hosted: &mut Hosted, (kind, text): (FaultKind, String), now: Instant, news: &mut News) -> Outcome {
     hosted.instance.abort();
+    hosted.forget_shadow_call();
     // Discard the instance's own fault text: `text` also states the time limit.
     _ = hosted.instance.take_fault();
     hosted.fail(Fault { kind: kind.name(), text }, now, news);

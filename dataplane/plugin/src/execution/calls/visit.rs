@@ -138,7 +138,7 @@ impl Calls {
         group: &mut Group<'_>,
         now: Instant,
     ) -> bool {
-        let Visit { place, instance, part, tracks, payer, passed_on, .. } = visit;
+        let Visit { place, instance, part, tracks, payer, holder, passed_on } = visit;
         let context = ContextKey { instance, number };
         let Some((hosted, news)) = self.instances.get_mut(context) else { return true };
         if self.waiting.is_busy(context) {
@@ -155,7 +155,7 @@ impl Calls {
         };
         let payer_backlog = payer.map(|_| self.meter.payer_backlog());
         let kept = KeptState::of((part, tracks), instance, (&mut self.states, &mut self.connections));
-        let (what, begun) = ((place.position, (behind, payer_backlog)), self.meter.read());
+        let (what, begun) = ((place.position, (behind, payer_backlog), holder), self.meter.read());
         let outcome = call(hosted, what, (kept, &mut self.scratch.numbers), group, now, news);
         let cycles = self.meter.charge_part(begun, &mut hosted.counts.cycles);
         hosted.counts.call(outcome.is_complete(), cycles, group.members.len());
@@ -348,7 +348,7 @@ impl<'a> KeptState<'a> {
 #[inline]
 fn call(
     hosted: &mut Hosted,
-    (position, (waiting, payer)): (Position, ((u32, u64), Option<PayerBacklog>)),
+    (position, (waiting, payer), holder): (Position, ((u32, u64), Option<PayerBacklog>), Option<PrincipalId>),
     (mut kept, numbers): (KeptState<'_>, &mut [u32]),
     group: &mut Group<'_>,
     now: Instant,
@@ -360,9 +360,7 @@ fn call(
     if hosted.needs_linear {
         group.gather();
     }
-    if let Some(shadow) = &mut hosted.shadow {
-        shadow.watch(group.packets, group.keys, group.members);
-    }
+    hosted.show_shadow((&*group.packets, group.keys), group.members, holder);
     let known = Known { queues: group.queues, waiting, payer };
     let connections = group.tracking.as_ref().map_or(&[][..], |tracking| &*tracking.connections);
     let numbers = match &mut kept.connections {
@@ -395,14 +393,6 @@ fn call(
             Outcome::Decided { failed: hosted.has_failed(now, news) }
         }
     };
-    if let Some(shadow) = &mut hosted.shadow {
-        hosted.pulse.begin(hosted.id.instance);
-        let goes_on =
-            shadow.compare(group.packets, group.members, group.verdicts, (now, hosted.limits.slice));
-        hosted.pulse.end();
-        if !goes_on {
-            hosted.shadow = None;
-        }
-    }
+    hosted.run_shadow(group.packets, group.members, group.verdicts, now);
     outcome
 }

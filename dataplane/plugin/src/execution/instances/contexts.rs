@@ -209,7 +209,12 @@ impl Contexts {
 
     /// Forgets the calls of a removed principal.
     pub fn forget_payer(&mut self, payer: PrincipalId) {
-        self.iter_mut().for_each(|hosted| hosted.paces.forget(Some(payer)));
+        for hosted in self.iter_mut() {
+            hosted.paces.forget(Some(payer));
+            if let Some(shadow) = &mut hosted.shadow {
+                shadow.forget_payer(payer);
+            }
+        }
     }
 
     /// Lets the memory of all contexts count in the account of a principal, or in none.

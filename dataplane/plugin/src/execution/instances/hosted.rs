@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use millrace_plugin_abi::{DeclaredCycles, Fault, Instance, MemoryAccount, Output};
+use millrace_packet::{FlowKey, Packet};
+use millrace_plugin_abi::{DeclaredCycles, Fault, Instance, MemoryAccount, Output, Verdict};
 use millrace_units::{Instant, PrincipalId};
 
 use super::counts::{Counts, InstanceReport};
 use super::news::{ContextId, Failure, Given, News};
 use super::pace::Paces;
+use super::shadow::Shadow;
 use crate::CallLimits;
 use crate::declaration::limits::Limits;
 use crate::execution::health::{Health, Record};
 use crate::execution::pulse::Pulse;
 use crate::execution::recheck::Malformed;
-use crate::execution::shadow::Shadow;
 use crate::fault::FaultKind;
 use crate::offload_steps::LoadedVariant;
 
@@ -226,6 +227,53 @@ impl Hosted {
     pub fn into_instance(mut self) -> Box<dyn Instance> {
         self.instance.set_memory_account(None);
         self.instance
+    }
+
+    /// Copies the packets of a call for the shadow, before the instance processes them. `payer`: principal that pays
+    /// for the call.
+    #[inline]
+    pub fn show_shadow(
+        &mut self,
+        packets: (&[Packet], &[FlowKey]),
+        members: &[u16],
+        payer: Option<PrincipalId>,
+    ) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.watch(packets, members, payer);
+        }
+    }
+
+    /// Runs the shadow on its copies after the instance has decided about the packets of a call. Drops a shadow that
+    /// has no packets left to compare.
+    #[inline]
+    pub fn run_shadow(&mut self, packets: &[Packet], members: &[u16], verdicts: &[Verdict], now: Instant) {
+        let slice = self.limits.slice;
+        self.call_shadow(|shadow| shadow.compare(packets, members, verdicts, (now, slice)));
+    }
+
+    /// Looks for the answer of the process that runs the shadow's call.
+    pub fn look_at_shadow(&mut self, now: Instant) {
+        self.call_shadow(|shadow| shadow.look(now));
+    }
+
+    /// Calls the shadow, if there is one, and publishes the call in the pulse. Drops a shadow that has ended.
+    #[inline]
+    fn call_shadow(&mut self, goes_on: impl FnOnce(&mut Shadow) -> bool) {
+        if let Some(shadow) = self.shadow.as_deref_mut() {
+            self.pulse.begin(self.id.instance);
+            let goes_on = goes_on(shadow);
+            self.pulse.end();
+            if !goes_on {
+                self.shadow = None;
+            }
+        }
+    }
+
+    /// Ends the comparison of a call that the instance has not completed.
+    pub fn forget_shadow_call(&mut self) {
+        if let Some(shadow) = self.shadow.as_mut().filter(|shadow| shadow.awaited().is_none()) {
+            shadow.forget_call();
+        }
     }
 
     /// Whether the instance or its shadow may read packets.

@@ -7,6 +7,7 @@ mod counts;
 mod hosted;
 mod news;
 mod pace;
+mod shadow;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use millrace_units::{InstanceId, Instant, PortId, PrincipalId};
 
 use crate::declaration::limits::Limits;
 use crate::execution::pulse::Pulse;
-use crate::execution::shadow::{Reported, Shadow};
 use crate::fault::FaultKind;
 use crate::offload_steps::LoadedVariant;
 use crate::slab::{Key, Slab};
@@ -31,6 +31,8 @@ use news::ContextId;
 pub(crate) use news::News;
 pub use news::{Failure, Given};
 pub(crate) use pace::MOST_IN_CALL;
+use shadow::Shadow;
+pub use shadow::{Reported, ShadowReport};
 
 /// Instances of a worker by id.
 #[derive(Default)]
@@ -41,6 +43,8 @@ pub struct Instances {
     news: News,
     /// Contexts of instances with timers.
     timed: Vec<ContextKey>,
+    /// Contexts with shadows.
+    shadowed: Vec<ContextId>,
 }
 
 impl fmt::Debug for Instances {
@@ -129,11 +133,11 @@ impl Instances {
         pool: Pool,
         reported: Reported,
     ) {
-        match self.named(ContextId { instance: id, number }) {
-            Some((hosted, _)) => {
-                hosted.shadow = Some(Box::new(Shadow::new(instance, packets, pool, reported)));
-            }
-            None => reported(None),
+        let context = ContextId { instance: id, number };
+        let Some((hosted, _)) = self.named(context) else { return reported(None) };
+        hosted.shadow = Some(Box::new(Shadow::new(instance, packets, pool, reported)));
+        if !self.shadowed.contains(&context) {
+            self.shadowed.push(context);
         }
     }
 
@@ -141,6 +145,7 @@ impl Instances {
     pub fn end_shadows(&mut self, id: InstanceId) {
         let contexts = self.all_of(id).into_iter().flat_map(Contexts::iter_mut);
         contexts.for_each(|hosted| hosted.shadow = None);
+        self.shadowed.retain(|known| known.instance != id);
     }
 
     /// Adds an instance with one context. Returns the copies of the previous instance with this id, if there
@@ -305,6 +310,28 @@ impl Instances {
         });
     }
 
+    /// Calls `each` for every context with a shadow.
+    pub(crate) fn each_shadowed(&mut self, mut each: impl FnMut(&mut Hosted)) {
+        let mut shadowed = std::mem::take(&mut self.shadowed);
+        shadowed.retain(|context| {
+            self.named(*context).is_some_and(|(hosted, _)| {
+                each(hosted);
+                hosted.shadow.is_some()
+            })
+        });
+        self.shadowed = shadowed;
+    }
+
+    /// Whether another process runs the call of a shadow.
+    #[inline]
+    pub(crate) fn awaits(&self) -> bool {
+        self.shadowed.iter().any(|ContextId { instance, number }| {
+            let key = self.key(*instance).map(|instance| ContextKey { instance, number: *number });
+            let hosted = key.and_then(|key| self.context(key));
+            hosted.and_then(|hosted| hosted.shadow.as_ref()?.awaited()).is_some()
+        })
+    }
+
     /// Returns the time of the next timer or end of a pause; `None` without either.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         let at = |key: ContextKey| self.get(key.instance)?.iter().nth(key.number.into());
@@ -315,10 +342,10 @@ impl Instances {
         timers.chain(paused).min()
     }
 
-    /// Whether no instance has timers or a pause.
+    /// Whether no instance has timers or a pause, and no process runs the call of a shadow.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        self.timed.is_empty() && self.news.paused.is_empty()
+        self.timed.is_empty() && self.news.paused.is_empty() && !self.awaits()
     }
 }
 

@@ -10,6 +10,7 @@ mod offload_steps;
 mod output;
 mod paths;
 mod principals;
+mod shadows;
 mod succession;
 mod verdicts;
 mod waiting;
