@@ -442,7 +442,12 @@ pub(crate) mod tests {
     fn failure_is_not_lost_among_too_many_outputs() {
         let said = Said { waiting: Mutex::default(), wake: Wake::new().unwrap() };
         let instance = InstanceId(1);
-        let line = || Given { instance, context: 0, output: Output::Log(LogLevel::Debug, "busy".into()) };
+        let line = || Given {
+            instance,
+            context: 0,
+            payer: None,
+            output: Output::Log(LogLevel::Debug, "busy".into()),
+        };
         for _ in 0..MOST_WAITING {
             assert!(said.say(HostSays::Given(line())));
         }

@@ -64,7 +64,7 @@ fn headed(destination: MacAddr, source: MacAddr, tail: &[u8], content: &[u8]) ->
 fn packet_made_by_a_plugin_for_the_kernel_gets_a_link_header_of_its_family() {
     let (_pool, mut router) = router(Tags::NONE);
     let packet = datagram([224, 0, 0, 5]);
-    assert!(router.gate_run().begin_made(&packet, PortId(1), 0));
+    assert!(router.gate_run().begin_made(&packet, PortId(1), 0, None));
     router.run_timers(Instant::ZERO);
     router.follow_up(Instant::ZERO);
     assert_eq!(frames(&mut router), [headed(MAC, MAC, &[8, 0], &packet)]);

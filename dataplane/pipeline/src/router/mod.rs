@@ -4,6 +4,7 @@ pub(crate) mod control;
 mod follow_up;
 mod host_output;
 mod journey;
+mod made;
 mod resume;
 mod scratch;
 pub(crate) mod shedding;

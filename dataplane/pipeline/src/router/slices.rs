@@ -228,6 +228,9 @@ impl<'a> Slices<'a> {
         };
         // What the calls leave behind belongs to their turn.
         self.router.follow_up(now);
+        if self.router.gate_run().take_made(Some(payer)) {
+            self.router.follow_up(now);
+        }
         let mut payers = Payers::of(self.router.gates.plugins_mut());
         let since = payers.end_turn();
         payers.set_running(None);
@@ -397,6 +400,7 @@ impl<'a> Slices<'a> {
         Payers::of(self.router.gates.plugins_mut()).forget(id);
         self.memory().forget(id);
         self.router.pending.driver.forget(id);
+        self.router.pending.from_plugins.forget(id);
         self.router.handover.as_mut().into_iter().for_each(|handover| handover.forget(id));
         self.continue_all(&mut waiting, packets, now);
         self.router.pending.for_processor.put(waiting);

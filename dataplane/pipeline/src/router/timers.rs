@@ -5,6 +5,7 @@ use millrace_packet::DropReason;
 use millrace_units::Instant;
 
 use crate::router::Router;
+use crate::router::made::{MadePackets, next_made};
 
 /// Maximum number of held packets that time out in an iteration. Each causes an ICMP error.
 const EXPIRED_AT_ONCE: usize = 64;
@@ -18,7 +19,7 @@ impl Router {
     }
 
     /// Runs due timers: repeats neighbour requests, drops held packets that have timed out, expires flows,
-    /// and resumes packets held by instances.
+    /// resumes packets held by instances, and sends packets on that instances have made.
     pub fn run_timers(&mut self, now: Instant) {
         self.pending.from_plugins.begin(self.options.plugin_weight);
         self.run_plugins(now);
@@ -34,6 +35,7 @@ impl Router {
             offload.accounting().keep(now);
         }
         self.follow_up(now);
+        MadePackets::of(self).send(now);
     }
 
     /// Returns the time at which [`run_timers`](Self::run_timers) next has work; `None` if no timer is set.
@@ -41,7 +43,7 @@ impl Router {
         let flows = self.classifier.next_upkeep();
         let connections = self.gates.connections.as_ref().and_then(|connections| connections.next_upkeep());
         let plugins = self.gates.plugins().next_event(now);
-        let again = (!self.pending.again.is_empty() || self.pending.from_plugins.len() > 0).then_some(now);
+        let again = (!self.pending.again.is_empty()).then_some(now);
         // A port with a non-empty queue waits for its device, not for its scheduler.
         let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
         let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
@@ -56,6 +58,7 @@ impl Router {
             .chain(connections)
             .chain(plugins)
             .chain(again)
+            .chain(next_made(self, now))
             .chain(queues)
             .chain(processor)
             .chain(offload);

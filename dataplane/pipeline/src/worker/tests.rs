@@ -94,32 +94,32 @@ fn queues_send_at_the_time_after_packets_were_received() {
 #[test]
 fn iteration_takes_packets_of_plugins_by_weight() {
     let (mut worker, _link, _fib) = worker();
-    let options = Options { plugin_weight: 4, ..Options::default() };
+    let options = Options { plugin_weight: 3, ..Options::default() };
     worker.carry_out(options.into(), Instant::ZERO);
     worker.carry_out(PortCommand::Set(PortId(1), bare_port()).into(), Instant::ZERO);
     // The destination has no route, so the router drops the packets after classification.
     let mut frame = [0; 28];
     (frame[0], frame[3], frame[8], frame[9]) = (0x45, 28, 9, 17);
     frame[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 1]);
-    assert!((0..10).all(|_| worker.router.gate_run().begin_made(&frame, PortId(1), 0)));
+    assert!((0..8).all(|_| worker.router.gate_run().begin_made(&frame, PortId(1), 0, None)));
     let rounds = [0; 4].map(|_| {
         let iteration = worker.iterate(Instant::ZERO, || Instant::ZERO);
         (worker.router.pending.from_plugins.len(), iteration.next_event == Some(Instant::ZERO))
     });
-    assert_eq!(rounds, [(6, true), (2, true), (0, false), (0, false)]);
+    assert_eq!(rounds, [(5, true), (2, true), (0, false), (0, false)]);
     let totals = &worker.router.observation.totals;
-    assert_eq!((totals.created.plugins, totals.dropped, worker.pool.in_use()), (10, 10, 0));
-    assert!((0..20).all(|_| worker.router.gate_run().begin_made(&frame, PortId(1), 0)));
+    assert_eq!((totals.created.plugins, totals.dropped, worker.pool.in_use()), (8, 8, 0));
+    assert!((0..20).all(|_| worker.router.gate_run().begin_made(&frame, PortId(1), 0, None)));
     let drops = &worker.router.ports.get(PortId(1)).unwrap().count.drops;
-    assert_eq!((worker.router.pending.from_plugins.len(), drops.get(DropReason::QueueFull)), (16, 4));
-    assert_eq!(carried(&worker.router), 16);
+    assert_eq!((worker.router.pending.from_plugins.len(), drops.get(DropReason::QueueFull)), (8, 12));
+    assert_eq!(carried(&worker.router), 8);
     for port in [PortId::NONE, PortId(2)] {
         assert!(
-            !worker.router.gate_run().begin_made(&frame, port, 0),
+            !worker.router.gate_run().begin_made(&frame, port, 0, None),
             "{port}: the router's own, or of nobody"
         );
     }
-    assert_eq!(worker.router.observation.totals.created.plugins, 30);
+    assert_eq!(worker.router.observation.totals.created.plugins, 28);
 }
 
 #[test]

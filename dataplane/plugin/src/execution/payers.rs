@@ -1,6 +1,6 @@
 //! Calls and packets that wait for the processor, and the principals that pay for them.
 
-use millrace_units::{Instant, PrincipalId, QueueId};
+use millrace_units::{Cycles, Instant, PrincipalId, QueueId};
 
 use crate::execution::calls::{Calls, CycleClock, DriverCharge, Grant, InLine, InLineCharge};
 use crate::execution::instances::Instances;
@@ -91,6 +91,14 @@ impl<'a> Payers<'a> {
         self.calls.in_line.settle(settle);
     }
 
+    /// Charges time that core used for packets which instances of a principal have made, as the time of calls in line.
+    /// Nobody pays without a CPU scheduler.
+    pub fn charge_made(&mut self, payer: PrincipalId, used: Cycles) {
+        if self.calls.is_scheduled {
+            self.calls.in_line.add(InLineCharge { payer, used, packets: 0 });
+        }
+    }
+
     /// Takes the charges for eBPF variants.
     pub fn take_in_driver(&mut self) -> impl Iterator<Item = DriverCharge> {
         self.calls.in_line.take_in_driver()
@@ -153,6 +161,12 @@ impl<'a> Paid<'a> {
     #[inline]
     pub fn time_in_line(&self) -> u64 {
         self.in_line.total()
+    }
+
+    /// Whether packets of a principal wait although their calls could run in line.
+    #[inline]
+    pub fn holds_back(&self, payer: PrincipalId) -> bool {
+        self.in_line.holds_back(payer)
     }
 
     /// Returns the principals that pay for suspended calls, for calls that can begin, or for packets that wait

@@ -385,12 +385,14 @@ fn plugin_that_answers_its_own_packets_reaches_an_end() {
     router.ask(&["instance", "create", "twice", "t"]);
     router.ask(&["bind", "t", "--gate", "process", "--filter", "proto udp dport 9000"]);
     line.h1.run("bash -c 'echo x > /dev/udp/10.2.0.2/9000'");
-    eventually("the last one has ended", Duration::from_secs(2), || {
-        (router.drops("plugin_loop") == 32).then_some(())
+    // Of 2 packets that each packet makes, one more than there are packets exceeds the limit of 4 passes in the end.
+    let packets = eventually("the last one has ended", Duration::from_secs(2), || {
+        let packets = read(&router, "t", "packets");
+        (packets > 0 && router.drops("plugin_loop") == packets + 1).then_some(packets)
     });
-    // The first packet makes 2 packets, which make 4, then 8, then 16. The 32 packets of these exceed the
-    // limit.
-    assert_eq!(read(&router, "t", "packets"), 1 + 2 + 4 + 8 + 16);
+    // The first packet makes 2 packets, which make 4, then 8, then 16. There are fewer if packets of several generations
+    // are in one call: the latest of them counts.
+    assert!((1 + 2 + 2 + 2 + 2..=1 + 2 + 4 + 8 + 16).contains(&packets), "{packets}");
     router.assert_conservation();
 }
 

@@ -9,6 +9,7 @@ mod hand_overs;
 mod held;
 mod histories;
 mod in_line;
+mod made;
 mod passed_on;
 mod processes;
 mod pulled;

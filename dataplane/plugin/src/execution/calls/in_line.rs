@@ -1,6 +1,6 @@
 //! Calls in line: their instances have a stated bound, so packets don't wait for the processor. The measured time is
 //! charged to the principal that pays, once for each group of packets. The time for the answers of other processes is
-//! charged in the same way.
+//! charged in the same way, and so is the time for packets that instances have made.
 //!
 //! The eBPF variants of instances are such calls, too. The XDP program runs them, and the worker learns of their packets
 //! later.
@@ -13,7 +13,7 @@ use super::{Calls, Group, Visit};
 use crate::ProcessorWait;
 use crate::execution::bindings::Binding;
 
-/// Time and packets of calls in line, or time for the answers of another process.
+/// Time and packets of calls in line, or time for the answers of another process or for packets that instances made.
 #[derive(Clone, Copy, Debug)]
 pub struct InLineCharge {
     /// Principal that pays.
@@ -57,7 +57,8 @@ impl Default for InLine {
 }
 
 impl InLine {
-    pub(super) fn add(&mut self, charge: InLineCharge) {
+    /// Adds a charge.
+    pub fn add(&mut self, charge: InLineCharge) {
         self.total = self.total.wrapping_add(charge.used.0);
         let place = self.charges.partition_point(|known| known.payer < charge.payer);
         match self.charges.get_mut(place).filter(|known| known.payer == charge.payer) {

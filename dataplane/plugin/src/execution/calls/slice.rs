@@ -21,6 +21,9 @@ pub(super) fn slice(
     now: Instant,
     news: &mut News,
 ) -> Outcome {
+    if call.place.is_some() {
+        news.payer = call.payer;
+    }
     if !hosted.is_well(now, news) {
         hosted.forget_shadow_call();
         return Outcome::Failed;

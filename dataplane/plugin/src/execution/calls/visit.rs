@@ -344,16 +344,20 @@ impl<'a> KeptState<'a> {
     }
 }
 
+/// Position of a call, what waits at its instance and for its payer, and the principal whose packets they are.
+type Circumstances = (Position, ((u32, u64), Option<PayerBacklog>), Option<PrincipalId>);
+
 /// Calls a context that has no running call.
 #[inline]
 fn call(
     hosted: &mut Hosted,
-    (position, (waiting, payer), holder): (Position, ((u32, u64), Option<PayerBacklog>), Option<PrincipalId>),
+    (position, (waiting, payer), holder): Circumstances,
     (mut kept, numbers): (KeptState<'_>, &mut [u32]),
     group: &mut Group<'_>,
     now: Instant,
     news: &mut News,
 ) -> Outcome {
+    news.payer = holder;
     if !hosted.is_well(now, news) {
         return Outcome::Failed;
     }

@@ -200,6 +200,7 @@ impl Contexts {
     }
 
     /// Returns the principal that pays for all bindings of the instance, if there is one.
+    #[inline]
     pub fn payer(&self) -> Option<PrincipalId> {
         match self.payers.as_slice() {
             [(payer, _)] => *payer,

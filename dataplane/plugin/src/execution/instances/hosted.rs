@@ -302,7 +302,8 @@ impl Hosted {
     fn take_all_outputs(&mut self, news: &mut News) {
         while let Some(output) = self.instance.take_output() {
             self.counts.messages.sent += u64::from(matches!(output, Output::Message(_)));
-            news.give(Given { instance: self.id.instance, context: self.id.number, output });
+            let (ContextId { instance, number: context }, payer) = (self.id, news.payer);
+            news.give(Given { instance, context, payer, output });
         }
     }
 

@@ -238,7 +238,9 @@ impl Instances {
 
     /// Returns the contexts of an instance, and the list to which their calls add failures and outputs.
     pub(crate) fn contexts_mut(&mut self, key: Key) -> Option<(&mut Contexts, &mut News)> {
-        Some((self.slab.get_mut(key)?, &mut self.news))
+        let contexts = self.slab.get_mut(key)?;
+        self.news.payer = contexts.payer();
+        Some((contexts, &mut self.news))
     }
 
     /// Forgets the calls of a removed principal.
@@ -273,7 +275,9 @@ impl Instances {
     /// Returns a context, and the list to which its calls add failures and outputs.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: ContextKey) -> Option<(&mut Hosted, &mut News)> {
-        Some((self.slab.get_mut(key.instance)?.get_mut(key.number)?, &mut self.news))
+        let contexts = self.slab.get_mut(key.instance)?;
+        self.news.payer = contexts.payer();
+        Some((contexts.get_mut(key.number)?, &mut self.news))
     }
 
     /// Returns a context by its id, and the list to which its calls add failures and outputs.
@@ -301,10 +305,9 @@ impl Instances {
     pub(crate) fn each_timed(&mut self, mut each: impl FnMut(ContextKey, &mut Hosted, &mut News)) {
         let Self { slab, timed, news, .. } = self;
         timed.retain(|key| {
-            let contexts = slab.get_mut(key.instance);
-            let Some(hosted) = contexts.and_then(|contexts| contexts.get_mut(key.number)) else {
-                return false;
-            };
+            let Some(contexts) = slab.get_mut(key.instance) else { return false };
+            news.payer = contexts.payer();
+            let Some(hosted) = contexts.get_mut(key.number) else { return false };
             each(*key, hosted, news);
             true
         });

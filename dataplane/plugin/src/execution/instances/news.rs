@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use millrace_plugin_abi::{Fault, Output};
-use millrace_units::InstanceId;
+use millrace_units::{InstanceId, PrincipalId};
 
 use crate::execution::health::Health;
 
@@ -37,6 +37,8 @@ pub struct Given {
     pub instance: InstanceId,
     /// Number of the instance's context that gave the output.
     pub context: u8,
+    /// Principal that pays for the call which gave the output; `None` if nobody pays.
+    pub payer: Option<PrincipalId>,
     /// The output.
     pub output: Output,
 }
@@ -46,6 +48,9 @@ pub struct Given {
 pub(crate) struct News {
     failures: Vec<Failure>,
     given: VecDeque<Given>,
+    /// Principal that pays for the current call. For a call without packets, the principal that pays for all bindings
+    /// of the instance, if there is one.
+    pub payer: Option<PrincipalId>,
     /// Contexts that failed and restart after a pause.
     pub paused: Vec<ContextId>,
 }

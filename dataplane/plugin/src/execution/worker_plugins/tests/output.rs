@@ -4,6 +4,7 @@ use millrace_plugin_abi::{LogLevel, Output};
 
 use super::succession::{succeed, successor};
 use super::*;
+use crate::Payers;
 
 /// Instance that logs a line in each call, also at the end of a flow and when it saves its state.
 #[derive(Default)]
@@ -94,4 +95,29 @@ fn output_at_the_end_of_a_flow_is_read_at_once() {
     let key = FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, 17, (1, 80), PortId(0));
     worker.flow_ended(path, &FlowEnd { key, packets: 1, bytes: 60 }, 0);
     assert_eq!(said(&mut worker), ["a flow has ended"]);
+}
+
+/// Sends a packet to the instance at a port while a principal has the processor, and ends its flow. Returns the payers
+/// of both calls.
+fn payers_at(worker: &mut WorkerPlugins<ByPort>, port: u16, principal: u32) -> Vec<Option<u32>> {
+    let path = path_of(worker, port);
+    Payers::of(worker).set_running(Some(PrincipalId(principal)));
+    send(worker, path, Position::Early, &[3]);
+    Payers::of(worker).set_running(None);
+    worker.flow_ended(path, &FlowEnd { key: key_of(3), packets: 1, bytes: 60 }, 0);
+    let payer = |given: crate::Given| given.payer.map(|PrincipalId(number)| number);
+    std::iter::from_fn(|| worker.instances_mut().take_given()).map(payer).collect()
+}
+
+#[test]
+fn output_names_the_principal_that_pays_for_its_call() {
+    let mut worker = worker();
+    Payers::of(&mut worker).schedule(|| None);
+    let talker = Box::new(Talker::default());
+    change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: talker });
+    bind_paid(&mut worker, (0, 0, 80, 0), Some(PrincipalId(1)));
+    assert_eq!(payers_at(&mut worker, 80, 1), [Some(1); 2]);
+    // Several principals pay for the instance, so none pays for the end of a flow.
+    bind_paid(&mut worker, (1, 1, 81, 0), Some(PrincipalId(2)));
+    assert_eq!(payers_at(&mut worker, 81, 2), [Some(2), None]);
 }
