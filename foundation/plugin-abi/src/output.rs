@@ -17,7 +17,7 @@ pub enum Output {
         port: PortId,
         /// Number of passes: how often the packets that led to this packet were classified again or made by
         /// plugins. If the call that made this packet had several packets, the one with the most passes
-        /// counts.
+        /// counts. In a call without packets, those count that the instance processed lately.
         passes: u8,
     },
     /// Message from an instance to its host companion, or back.

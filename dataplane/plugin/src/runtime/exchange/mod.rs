@@ -118,6 +118,15 @@ impl Exchange {
         self.with_packets(look).flatten()
     }
 
+    /// Notes that the plugin handles the next `count` of the packets of a call now.
+    #[inline]
+    pub fn hand_out(&mut self, packets: &Packets<'_>, count: usize) {
+        self.call.under_way = count;
+        if count > 0 {
+            self.outbox.note_packets(packets, self.call.now);
+        }
+    }
+
     /// Queues a log line, up to a rate limit.
     pub fn log(&mut self, level: u32, line: &[u8]) {
         self.outbox.log(self.call.now, level, line);
@@ -127,8 +136,8 @@ impl Exchange {
     /// empty or too long.
     pub fn make(&mut self, content: &[u8], port: u32) -> bool {
         let Ok(port) = u16::try_from(port) else { return false };
-        let passes = self.with_packets(|_, packets| packets.passes()).unwrap_or(0);
-        self.outbox.packet(content, PortId(port), passes)
+        let passes = self.with_packets(|_, packets| packets.passes());
+        self.outbox.packet(content, PortId(port), passes, self.call.now)
     }
 
     /// Schedules a call of `millrace_periodic`, `nanoseconds` after the start of the current call.
@@ -195,7 +204,7 @@ impl Shared {
             service: ServiceState::new(manifest.state.service),
             memory: InstanceMemory::default(),
             maps: Maps::default(),
-            outbox: Outbox::new(manifest.requests()),
+            outbox: Outbox::new(manifest.requests(), manifest.has_capability("packet-make")),
             counters: manifest.counters.iter().map(|name| (interned(name), 0)).collect(),
         })))
     }

@@ -69,7 +69,7 @@ impl Area {
             now: now.as_nanos(),
             packets: self.packets.as_mut_ptr() as u64,
         };
-        exchange.call.under_way = count;
+        exchange.hand_out(packets, count);
         count > 0
     }
 

@@ -191,7 +191,7 @@ impl Exchange {
             packets: area.address(Area::packet(0)),
         };
         put(region, area.call(), &call_bytes(&call));
-        self.call.under_way = count;
+        self.hand_out(packets, count);
         count > 0
     }
 
