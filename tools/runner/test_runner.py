@@ -184,7 +184,7 @@ class Workspace(Fake):
         os.truncate(binary, workspace.LARGEST_BINARY)
         self.assertIsNone(workspace.oversized(binary))
         os.truncate(binary, workspace.LARGEST_BINARY + 1)
-        self.assertIn("44,400,001 bytes, 44,400,000 at most", workspace.oversized(binary))
+        self.assertIn("44,600,001 bytes, 44,600,000 at most", workspace.oversized(binary))
 
     def test_settings_of_cargo_and_the_compiler_are_sources_of_the_binary(self):
         for name in [".cargo/config.toml", "rust-toolchain.toml", "Cargo.lock"]:
