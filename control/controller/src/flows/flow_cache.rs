@@ -11,7 +11,7 @@ use millrace_units::PortId;
 /// Part of the flow cache that belongs to a worker.
 pub(super) struct WorkerCache {
     writer: FlowCacheWriter,
-    /// Slots of this worker's entries, by slot number; `None` for a free number.
+    /// Slots of this worker's entries, by their numbers in this part; `None` for a free number.
     slots: Vec<Option<FlowSlot>>,
 }
 
@@ -76,11 +76,13 @@ impl WorkerFlowCache for WorkerCache {
 
     fn insert(&mut self, key: &FlowKey, flow: &OffloadedFlow) -> Option<u32> {
         let slot = self.writer.insert(&bytes(key), flow)?;
-        if self.slots.len() <= slot.index() {
-            self.slots.resize(slot.index() + 1, None);
+        // Worker and part keep lists of entries by number, which grow with it.
+        let number = slot.index().saturating_sub(self.writer.first());
+        if self.slots.len() <= number {
+            self.slots.resize(number + 1, None);
         }
-        self.slots[slot.index()] = Some(slot);
-        Some(slot.index() as u32)
+        self.slots[number] = Some(slot);
+        Some(number as u32)
     }
 
     fn begin(&mut self, slot: u32, port: PortId, generation: u64) {
@@ -153,4 +155,31 @@ pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result
         tracing::info!("no flow is offloaded, because the flow cache can't be created: {error}");
         "the kernel refused the flow cache: see the log"
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_packet::OffloadAction;
+
+    use super::*;
+
+    /// The lists of a worker would otherwise begin with entries for all workers before it: tens of megabytes, which the
+    /// worker would fill at its first flow.
+    #[test]
+    fn entries_of_each_worker_are_numbered_from_0() {
+        if !nix::unistd::Uid::effective().is_root() {
+            return millrace_testkit::skip("needs root");
+        }
+        let mut cache = FlowCache::new(3000, 3).unwrap();
+        let flow = OffloadedFlow { action: OffloadAction::Drop { mtu: 1500 }, policer: None, variant: None };
+        let key = |host: [u8; 4]| FlowKey::v4(host.into(), [10, 0, 0, 9].into(), 17, (1, 2), PortId(0));
+        for worker in 0..3 {
+            let mut part = WorkerCache::new(cache.writer(worker).unwrap());
+            let keys = [1, 2].map(|number| key([10, worker as u8, 0, number]));
+            assert_eq!(keys.map(|key| part.insert(&key, &flow)), [Some(0), Some(1)], "worker {worker}");
+            assert!(part.slot(0) != part.slot(1) && part.slots.len() == 2);
+            assert_eq!(part.remove(&keys[0], 0), OffloadTotals::default());
+            assert_eq!((part.slot(0), part.insert(&keys[0], &flow)), (None, Some(0)));
+        }
+    }
 }

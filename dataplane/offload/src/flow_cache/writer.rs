@@ -99,6 +99,11 @@ impl FlowCacheWriter {
         Ok(writer)
     }
 
+    /// Returns the number of the first entry of this worker's part.
+    pub fn first(&self) -> usize {
+        self.begin as usize
+    }
+
     /// Returns the number of further flows that this worker's part has room for.
     pub fn room(&self) -> usize {
         self.free.len() + (self.end - self.fresh) as usize
