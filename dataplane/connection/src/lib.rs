@@ -15,9 +15,9 @@
 //! nobody with a forged source address can do. In other protocols, a connection is assured once the other side has
 //! answered twice, with a packet of the originator between. Forged packets to a host that answers them can do that.
 //!
-//! A new connection in a full table recycles one that is not assured. Such connections are in two lists: streams of UDP
-//! and the like that the other side has not answered; and all others. The oldest connection of the longer list goes. So
-//! a flood of one kind leaves the other kind half of the room.
+//! In a full table, a new connection takes the place of a connection that is not assured. There are two lists of such
+//! connections: unanswered streams, of UDP and other protocols without a handshake; and all others. The oldest connection
+//! of the longer list goes. So a flood of one kind leaves the other kind half of the room.
 //! If all connections are assured, the table refuses the new one. So a flood from any number of sources ends no assured
 //! connection. Each source also has a maximum.
 //!

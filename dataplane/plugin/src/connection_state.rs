@@ -186,7 +186,7 @@ impl ConnectionStateTables {
         Some(self.given.remove(at).1)
     }
 
-    /// Removes and returns all states of a slot: those of its instance, and those of upgrades that wait.
+    /// Removes and returns all states of a slot: the states of its instance and of upgrades that wait.
     pub fn remove(&mut self, slot: u32) -> Vec<ConnectionStates> {
         let given = self.given.extract_if(.., |(of, _)| *of == slot);
         let mut removed: Vec<_> = given.map(|(_, states)| states).collect();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hyper::Method;
+use millrace_config::Principal;
 use millrace_principals::Launch;
 use nix::unistd::geteuid;
 use serde_json::Value;
@@ -24,9 +25,6 @@ const FLOWS: &str = "flow | cycles=payments/0/cycles | waiting=payments/0/waitin
 
 /// Principals that the router itself has.
 const BUILT_IN: [&str; 3] = ["core", "control", "default"];
-
-/// Beginning of the names of the principals that services have.
-const OF_SERVICES: &str = "service:";
 
 /// Columns of the accounts of built-in principals.
 const ACCOUNTS: &str =
@@ -85,7 +83,7 @@ fn list(client: &Client, json: bool) -> Result<(), Failure> {
     show(client, Noun::Principals, json)?;
     let promises = if json { Value::Null } else { client.get("/promises")? };
     let names = rows(&promises["promises"]).iter().filter_map(|one| one["principal"].as_str());
-    let of_services = names.filter(|name| name.starts_with(OF_SERVICES));
+    let of_services = names.filter(|name| name.starts_with(Principal::SERVICE_PREFIX));
     let all = BUILT_IN.into_iter().chain(of_services);
     let accounts: Vec<Value> = all.filter_map(|name| built_in(&promises, name).ok()).collect();
     if !accounts.is_empty() {
@@ -96,7 +94,7 @@ fn list(client: &Client, json: bool) -> Result<(), Failure> {
 
 /// Whether the router itself has the principal of this name.
 fn is_built_in(name: &str) -> bool {
-    BUILT_IN.contains(&name) || name.starts_with(OF_SERVICES)
+    BUILT_IN.contains(&name) || name.starts_with(Principal::SERVICE_PREFIX)
 }
 
 /// Returns the account of a built-in principal at the workers, with the control group of its threads.
@@ -119,7 +117,7 @@ fn built_in(promises: &Value, name: &str) -> Result<Value, Failure> {
             "principal {name:?} is built in and has no account now: {}",
             match name {
                 "default" => "no binding without a principal waits for the processor",
-                name if name.starts_with(OF_SERVICES) => "it pays for no binding",
+                name if name.starts_with(Principal::SERVICE_PREFIX) => "it pays for no binding",
                 _ => "workers keep accounts only with principals",
             }
         ))

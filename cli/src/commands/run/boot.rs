@@ -68,7 +68,7 @@ impl Iterator for Fallbacks {
                     return Some(boot);
                 }
                 Err(Failure { message, .. }) => {
-                    eprintln!("can't start from revision {number}, trying the previous revision: {message}");
+                    eprintln!("can't start from revision {number}, which is skipped: {message}");
                 }
             }
         }

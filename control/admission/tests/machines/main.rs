@@ -1,5 +1,5 @@
 //! Tests on random machines: with and without an offload, with pinned services, limits of memory and code, and rates of
-//! output that differ from those of input. Each answer is compared with a slow reference.
+//! output that differ from the rates of input. Each answer is compared with a slow reference.
 
 mod machine;
 mod reference;

@@ -185,16 +185,16 @@ impl<'m> Owners<'m> {
     /// begun or ended.
     pub fn wrongly_paid(self) -> Vec<BindingId> {
         let names = self.0.plugins.instance_names();
-        let payers: BTreeMap<InstanceId, Option<PrincipalId>> =
-            names.map(|(id, name, _)| (id, self.of_service(name))).collect();
+        let services: BTreeMap<InstanceId, PrincipalId> =
+            names.filter_map(|(id, name, _)| Some((id, self.of_service(name)?))).collect();
         let is_wrong = |bound: &Bound| {
             let (Some(instance), false) = (bound.action.instance(), bound.call_limits.names_principal())
             else {
                 return false;
             };
             let paid = bound.call_limits.principal;
-            match payers.get(&instance).copied().flatten() {
-                Some(service) => paid != Some(service),
+            match services.get(&instance) {
+                Some(service) => paid != Some(*service),
                 None => paid.is_some_and(|id| self.0.principal_ids.is_service(id)),
             }
         };
@@ -206,10 +206,10 @@ impl<'m> Owners<'m> {
         self.0.schedulers.name(call_limits.link_queue).strip_prefix(Principal::QUEUE_PREFIX)
     }
 
-    /// Returns the id of the principal of this name. Users name no principal of a service.
+    /// Returns the id of the principal of this name. The principals of services don't count: users can't name them.
     ///
     /// # Errors
-    /// No such principal has the name.
+    /// No principal has the name, or a service has it.
     pub fn known_principal(self, name: &str) -> Result<PrincipalId, ControlError> {
         self.refuse_service(name)?;
         let ids = &self.0.principal_ids;
@@ -253,8 +253,7 @@ impl<'m> Owners<'m> {
     /// Returns the names of the principals that bindings name or that filters give to paths, once for each
     /// binding or filter.
     pub fn bound_principals(self) -> impl Iterator<Item = &'m str> {
-        let name = |queue| self.0.schedulers.name(queue).strip_prefix(Principal::QUEUE_PREFIX);
-        self.0.plugins.bindings_by_age().filter_map(move |(_, bound)| name(bound.call_limits.link_queue))
+        self.0.plugins.bindings_by_age().filter_map(move |(_, bound)| self.named(&bound.call_limits))
     }
 
     /// Returns the bindings of instances that name a principal.
@@ -351,7 +350,7 @@ impl<'m> Owners<'m> {
 }
 
 /// Returns the plugins that run in processes and have bindings, each with the principals that pay for these. The
-/// principal of a service has a share of the workers only, so its processes are those of `default`.
+/// principal of a service has a share of the workers only, so `default` pays for the processes of the service.
 pub(crate) fn payers_of_processes(model: &Model) -> BTreeMap<&'static str, BTreeSet<PrincipalId>> {
     let has_processes =
         |plugin: &str| model.plugins.plugin_named(plugin).is_ok_and(|one| one.runtime().has_processes());

@@ -240,7 +240,7 @@ impl MoveInstance {
     /// Plans the move, without moving code.
     ///
     /// # Errors
-    /// The errors of the operation, except for the lack of a role and those of the plugin's file and instances.
+    /// The errors of the operation, except that the role, the file and the instances of the plugin are not checked.
     pub(super) fn plan(&self, inner: &Inner, by: &Requester) -> Result<PlannedMove, ControlError> {
         let Self { name, changes } = self;
         let plugin = inner.model.plugins.plugin_of(name)?;

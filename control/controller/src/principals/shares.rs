@@ -227,8 +227,8 @@ fn scheduler_settings(model: &Model) -> CpuSchedulerSettings {
     }
 }
 
-/// Returns the settings of each principal at a worker: the configured ones, and those of services with their admitted
-/// time. A principal that pays for no binding reserves nothing there.
+/// Returns the settings of each principal at a worker, also of the principals of services, which have the admitted time.
+/// A principal that pays for no binding reserves nothing there.
 ///
 /// A transaction may need more than the capacity between two of its steps. All shares are scaled down then.
 fn principal_settings(
@@ -237,10 +237,9 @@ fn principal_settings(
     capacity: u32,
 ) -> BTreeMap<PrincipalId, PrincipalSettings> {
     let registry = model.plugins.binding_registry();
-    let share = |id: PrincipalId, reserved: u64| match registry.paid_by(id) {
-        0 => 0,
-        _ if reserved == 0 => 0,
-        _ => (reserved / workers).max(1),
+    let share = |id: PrincipalId, reserved: u64| match reserved == 0 || registry.paid_by(id) == 0 {
+        true => 0,
+        false => (reserved / workers).max(1),
     };
     let placed = model.placements.services.iter().filter(|placed| placed.has_principal());
     let admitted: BTreeMap<&str, u64> = placed.map(|one| (&*one.instance, one.used.worker)).collect();
@@ -263,8 +262,8 @@ fn principal_settings(
     all
 }
 
-/// Returns the settings of a principal, without its queue at ports, with a share in parts per million of one processor; 0 for a share by
-/// weight. `None` stands for the principal `default` or of a service.
+/// Returns the settings of a principal, except its queue at ports. `share` is in parts per million of one processor, or 0
+/// for a share by weight. `None` stands for `default` and for the principal of a service.
 fn settings(principal: Option<&Principal>, share: u32, workers: u64) -> PrincipalSettings {
     let weight = principal.and_then(|one| one.weight).unwrap_or(Principal::USUAL_WEIGHT);
     let limit = principal.and_then(|one| one.cpu_limit);

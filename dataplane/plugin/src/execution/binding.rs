@@ -144,7 +144,7 @@ pub trait BindingTable: Default {
     /// Packet fields that filters match.
     type Candidate;
 
-    /// Adds a binding, or changes the priority of one that the table has with this filter. Among several matching
+    /// Adds a binding, or changes the priority of the binding if the table has it with this filter. Among several matching
     /// bindings, the highest priority wins. The table decides between equal priorities.
     fn insert(&mut self, filter: Self::Filter, priority: i32, binding: BindingId);
 

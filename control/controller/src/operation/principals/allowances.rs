@@ -160,7 +160,7 @@ fn planned(
     Ok(changes)
 }
 
-/// Makes a planned change of the allowances, and returns the view of the one that is named.
+/// Makes a planned change of the allowances. Returns the view of the allowance that the plan names.
 async fn change(
     router: &Changing,
     name: String,

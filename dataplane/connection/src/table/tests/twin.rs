@@ -43,7 +43,8 @@ enum SlowState {
     Udp(u8),
 }
 
-/// Connections that new ones recycle: those of UDP without an answer, and all others that are not assured.
+/// List of connections that a full table recycles for new ones: of UDP without an answer, or of the others that are not
+/// assured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SlowList {
     Unanswered,

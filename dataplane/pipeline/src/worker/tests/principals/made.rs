@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// World with two principals. Instance 1 gets the packets of flow 1, and instance 2 those of flow 2. Each uses 500
+/// World with two principals. Instance 1 gets the packets of flow 1, and instance 2 the packets of flow 2. Each uses 500
 /// cycles for a packet, for which nobody pays.
 fn world(limit: Option<u32>) -> World {
     let mut world = World::new();

@@ -70,7 +70,7 @@ fn waiting_packets_keep_their_places_when_limits_or_priority_change() {
     world.check_seen(250);
 }
 
-/// The packets of the filter's principal would otherwise overtake those of the former payer.
+/// The packets of the former payer came first, and no packet of the filter's principal may overtake them.
 #[test]
 fn waiting_packets_go_to_the_principal_of_a_filter_if_their_binding_names_none_any_more() {
     let mut world = World::new();
