@@ -155,9 +155,9 @@ impl State {
         }
     }
 
-    /// Returns whether both sides have answered each other. In TCP and SCTP, no forged source address can bring that
-    /// about; in other protocols, none can without two answers of the other side. Only such a connection is safe from
-    /// being recycled for a new one.
+    /// Returns whether both sides have answered each other. New connections can't recycle the connection then. With a
+    /// forged source address, that can't happen in TCP and SCTP, and in other protocols only if the other side answers
+    /// twice.
     #[inline]
     pub fn is_assured(&self) -> bool {
         self.recycling().is_none()

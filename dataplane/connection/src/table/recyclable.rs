@@ -1,7 +1,7 @@
 //! Connections that new ones may recycle in a full table.
 //!
-//! They are in two lists, and the longer one is recycled. So a flood that fills one list costs the other nothing beyond
-//! half of their connections.
+//! They are in two lists, and the oldest of the longer list is recycled. So a flood that fills one list takes no
+//! connection from the other list while the other list is shorter.
 
 use millrace_memory::HugeSlice;
 

@@ -33,8 +33,8 @@ pub(crate) struct Outbox {
     lately: Option<LatePasses>,
 }
 
-/// Greatest number of passes of the packets that a plugin handled lately. A packet made in a timer call, or for a
-/// message, may follow from any of them.
+/// Number of passes of packets that a plugin handled lately. A packet made in a timer call, or for a message, may follow
+/// from any of them, so a greater number displaces a smaller one. A smaller one that comes while it counts is forgotten.
 #[derive(Clone, Copy, Debug, Default)]
 struct LatePasses {
     passes: u8,
@@ -118,7 +118,7 @@ impl LatePasses {
         }
     }
 
-    /// Returns the greatest number of passes that counts at `now`.
+    /// Returns the number of passes that counts at `now`; 0 if none does.
     fn at(&self, now: Instant) -> u8 {
         if now < self.until { self.passes } else { 0 }
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_timers_have_the_passes_of_packets_handled_in_the_last_second() {
+    fn packets_of_timers_have_the_greatest_passes_noted_until_a_second_later() {
         let mut outbox = Outbox::new(RequestKinds::default(), true);
         assert_eq!(passes(&mut outbox, None, 0), 0);
         let pool = Pool::new(2).unwrap();
