@@ -119,7 +119,12 @@ impl<T> CpuQueues<T> {
                 losers.insert(*principal);
             }
         }
-        self.each_aside(u32::MAX, |queues, number| losers.contains(&number) && queues.join_turns(number));
+        self.each_aside(u32::MAX, |queues, number| {
+            if losers.contains(&number) {
+                queues.join_turns(number);
+            }
+            false
+        });
         losers.into_iter().for_each(|number| self.charge(PrincipalId(number), Cycles(0)));
     }
 

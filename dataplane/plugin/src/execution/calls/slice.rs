@@ -31,10 +31,10 @@ pub(super) fn slice(
     let members: [u16; BATCH_SIZE] = std::array::from_fn(|number| number as u16);
     let members = members.get(..call.packets.len()).unwrap_or(&members);
     kept.find(call);
-    if hosted.needs_linear && call.slices == 0 {
-        call.gather();
-    }
     if call.slices == 0 {
+        if hosted.needs_linear {
+            call.gather();
+        }
         hosted.show_shadow((&call.packets, &call.keys), members, call.payer);
     }
     let copies = call.place.is_some_and(|place| place.position == Position::Copy);

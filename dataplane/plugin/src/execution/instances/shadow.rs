@@ -56,8 +56,6 @@ enum Step {
 /// New version of an instance, with the results of the comparison so far.
 pub(crate) struct Shadow {
     instance: Box<dyn Instance>,
-    /// Whether another process runs the calls.
-    is_awaited: bool,
     /// Number of packets still to compare.
     left: u64,
     report: ShadowReport,
@@ -90,7 +88,6 @@ impl Shadow {
         // Only the active instance may access maps.
         instance.attach_maps(Vec::new());
         Self {
-            is_awaited: instance.is_awaited(),
             instance,
             left: packets,
             report: ShadowReport::default(),
@@ -119,7 +116,7 @@ impl Shadow {
             return;
         }
         self.forget_call();
-        let most = if self.is_awaited { wanted.min(MOST_IN_CALL) } else { wanted };
+        let most = if self.instance.is_awaited() { wanted.min(MOST_IN_CALL) } else { wanted };
         for index in members.iter().take(most).map(|member| usize::from(*member)) {
             let (Some(packet), Some(key)) = (packets.get(index), keys.get(index)) else { break };
             let Some(copy) = own_copy(packet, &self.pool) else { break };

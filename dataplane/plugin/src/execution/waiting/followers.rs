@@ -62,7 +62,7 @@ impl Followers {
     #[inline]
     pub fn holds(&self, order: u32, key: &FlowKey) -> bool {
         let is_here = |barrier: &Barrier| barrier.order == order && barrier.holds(key);
-        !self.barriers.is_empty() && self.barriers.iter().any(is_here)
+        self.barriers.iter().any(is_here)
     }
 
     /// Returns the rank of the first gate with a barrier at a position, from the rank `reached` on.

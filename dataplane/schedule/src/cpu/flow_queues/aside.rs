@@ -106,13 +106,12 @@ impl<T> CpuQueues<T> {
         self.principals_aside += 1;
     }
 
-    /// Lets all queues of a principal that are set aside take turns again. Returns `true`: there is one.
-    pub(super) fn join_turns(&mut self, number: u32) -> bool {
+    /// Lets all queues of a principal that are set aside take turns again.
+    pub(super) fn join_turns(&mut self, number: u32) {
         let backlog = &mut self.backlogs[number];
         while let Some(queue) = backlog.aside.pop(&self.queues) {
             backlog.turns.push(queue, &mut self.queues);
         }
-        true
     }
 
     /// Whether queues are set aside.
